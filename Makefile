@@ -10,7 +10,7 @@ RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 install: $(READY) ## the environment in .venv, nothing else
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
-	@$(RUN) python -m gt_bench.scheduling.reproduce $(SUITE)
+	@$(RUN) python -m gt_bench.pipeline.reproduce $(SUITE)
 
 test: $(READY) ## the whole test suite
 	@$(RUN) python -m pytest -n 2 --dist worksteal

@@ -10,9 +10,9 @@ whichever is longer. "epoch": the loop as it trains, in parts. Memory: largest r
 compiled code take, a process for each form. --trace leaves a trace of a step and an evaluation for chrome://tracing or
 ui.perfetto.dev.
 
-A machine with other work prints so: then not even ratios are to be trusted. --write puts the tables into docs/speed.md,
-and the ratios to the definitions into `benchmarks/kept.json`, under the processor's name. Without it a cell that has
-lost a sixth of such a ratio on a processor of that name is listed, and the status is 1.
+A machine with other work prints so: then not even ratios are to be trusted. --write puts the first table into
+docs/speed.md, and the ratios to the definitions into `benchmarks/kept.json`, under the processor's name. Without it a
+cell that has lost a sixth of such a ratio on a processor of that name is listed, and the status is 1.
 
 Prints: a table of steps and one of an epoch's parts for each cell (the columns: docs/speed.md).
 Takes: twice --seconds of processor time a cell, and about a minute for its memory and its floor.
@@ -192,7 +192,7 @@ class Bench:
         batches, clip = cycle(list(islice(run.loader.training(0), 4))), self.recipe.optimizer.clip_norm
 
         def step() -> None:
-            output, target = run._predict(*next(batches))
+            output, target = run.evaluator.predict(run.model, *next(batches))
             loss = run.task.loss(output, target)
             run.optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -448,16 +448,6 @@ def rows(found: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def dropout(cell: str) -> str:
-    """Every rate of the cell's recipe that is not zero."""
-    from gt_bench.config.grid import load_grid
-    from gt_bench.config.recipe import load_recipe
-
-    model = load_recipe(load_grid().find(cell).recipe_path).model
-    rates = {k: v for k, v in model.model_dump().items() if ("dropout" in k or k == "drop_path") and v}
-    return ", ".join(f"{name.replace('_', ' ')} {rate:g}" for name, rate in rates.items()) or "none"
-
-
 def number(value: float | None) -> str:
     if value is None:
         return "-"
@@ -472,8 +462,8 @@ def processor() -> str:
     return cpu_name() + (f", limited to {limit}" if limit else "")
 
 
-def report(all_found: list[dict[str, Any]]) -> str:
-    """Markdown: a step, and an epoch."""
+def steps(all_found: list[dict[str, Any]]) -> list[str]:
+    """Returns lines of Markdown: the table of steps."""
     rates_of = next((f["rates"] for f in all_found if "rates" in f), None)
     lines = []
     other = max(f["other"] for f in all_found)
@@ -486,16 +476,22 @@ def report(all_found: list[dict[str, Any]]) -> str:
             "",
         ]
     lines += [
-        "| cell | dropout | parameters | ms | plain ms | faster | floor ms | of floor | MiB | plain MiB |",
-        "|---|---|" + "---|" * 8,
+        "| cell | ms | plain ms | faster | floor ms | of floor | MiB | plain MiB |",
+        "|---|" + "---|" * 7,
     ]
     for f in all_found:
         ours, plain, floor = f["step"]["ours"], f["step"].get("plain"), f.get("floor")
         lines.append(
-            f"| {f['cell']} | {dropout(f['cell'])} | {f['ours']['parameters']:,} | {number(1e3 * ours)} | "
+            f"| {f['cell']} | {number(1e3 * ours)} | "
             f"{number(plain and 1e3 * plain)} | {number(plain and plain / ours)} | {number(floor and 1e3 * floor)} | "
             f"{number(floor and ours / floor)} | {number(f['ours']['mib'])} | {number(f['plain'].get('mib'))} |"
         )
+    return lines
+
+
+def report(all_found: list[dict[str, Any]]) -> str:
+    """Returns Markdown: steps, parts of an epoch, and the slowest operations."""
+    lines = steps(all_found)
     names = ["loading", "forward", "backward", "optimiser", "evaluation", "metric", "loop"]
     lines += [
         "",
@@ -586,7 +582,7 @@ def main() -> None:
         print(report(found[-1:]) + "\n", flush=True)
     kept, name = json.loads(KEPT.read_text()), processor()
     if given.write:
-        write_between(PAGE, BEGIN, END, report(found))
+        write_between(PAGE, BEGIN, END, "\n".join(steps(found)))
         write_json(KEPT, kept | {name: kept.get(name, {}) | {f["cell"]: ratios(f) for f in found}})
     elif name not in kept:
         print(

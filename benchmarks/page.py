@@ -13,6 +13,7 @@ Takes: some minutes, of which the records that it makes up are most.
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -21,11 +22,10 @@ import yaml
 
 from benchmarks.command import parser_of
 from gt_bench.config.grid import Grid, load_grid
-from gt_bench.leaderboard.collect import OWN, Gathered, Version
-from gt_bench.leaderboard.rows import rows_of
+from gt_bench.leaderboard.collect import OWN, Gathered, Version, judged
 from gt_bench.leaderboard.verdicts import with_claims
 from gt_bench.reports.html.build import page_html
-from tests.gt_bench.cells import make_record, make_result
+from tests.gt_bench.cells import changed, make_record, make_result
 
 
 def made(cells: int, runs: int, root: Path) -> tuple[Grid, Gathered]:
@@ -49,9 +49,10 @@ def made(cells: int, runs: int, root: Path) -> tuple[Grid, Gathered]:
     for name in names:
         records = [make_record(name, seed, test=0.5 + 0.01 * seed, epochs=100) for seed in range(runs)]
         result = make_result(name, records, "GCN")
-        result["published"] |= {"dataset": "cornell", "metric": "accuracy"}
-        rows += [row | {"source": OWN} for row in rows_of(result, records)]
-        versions[OWN, name] = Version(OWN, result, records, [])
+        published = (result.published or {}) | {"dataset": "cornell", "metric": "accuracy"}
+        result = changed(result, published=published)
+        rows += [replace(row, source=OWN) for row in judged(result, records)]
+        versions[OWN, name] = Version.of(OWN, result, records)
     return load_grid(root / "params.yaml"), Gathered(with_claims(rows), [], versions, [])
 
 
@@ -66,7 +67,7 @@ def main() -> None:
         root = Path(folder)
         grid, held = made(given.cells, given.runs, root)
         start = time.perf_counter()
-        html = page_html(grid, held, root / "store", root / "data")
+        html = page_html(grid, held)
         print(
             f"{given.cells * given.runs:,} records: written in {time.perf_counter() - start:.1f} s, "
             f"{len(html.encode()) / 1e6:.1f} MB"

@@ -1,11 +1,14 @@
-"""Estimated time of a training step of each architecture on a GPU that is not available (docs/roofline.md).
+"""Estimated time of a training step of each architecture on a GPU that is not available.
 
-    python benchmarks/roofline.py [--write] [CELL ...]
+    python benchmarks/roofline.py [CELL ...]
 
 Operations and bytes are counted on the definitions in plain torch as the cell trains, by the counts that the floor of
 the CPU uses (benchmarks/counts.py). Rates are those of NVIDIA's data sheet; nothing here is measured on a GPU.
 
-Prints: the tables of docs/roofline.md.
+The floor is the time of matrix products in TF32, or that of the memory traffic of products and optimizer, whichever is
+longer; unfused, it is that of all traffic, products or launches. docs/gpu.md compares floors with measurements.
+
+Prints: for each cell its operations and bytes, the floor, the time unfused, what bounds it, and what to do first.
 Takes: seconds for a small cell, minutes for the largest; no GPU.
 """
 
@@ -18,10 +21,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.cells import ROOT, ask, number, prepare, write_between
+from benchmarks.cells import ask, number, prepare
 from benchmarks.command import parser_of
 
-PAGE, BEGIN, END = ROOT / "docs" / "roofline.md", "<!-- benchmarks/roofline.py --write -->", "<!-- end -->"
 CELLS = (
     "ppgt/zinc/ppgt", "tokengt/pcqm4mv2/tokengt-lap", "edge-transformer/zinc/edge-transformer",
     "hot/chains/hot-sparse-kernel", "polynormer/photo/polynormer", "edge-transformer/zinc/grit",
@@ -115,7 +117,6 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("cells", nargs="*", metavar="CELL")
     parser.add_argument("--data", type=Path, default=Path("data"))
-    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     found = []
     for cell in given.cells or CELLS:
@@ -123,10 +124,7 @@ def main() -> None:
             folder, what = prepare(cell, given.data.resolve(), Path(temporary))
             found.append(ask(cell, "counts", folder) | {"cell": cell})
         print(f"{cell}: {what}", flush=True)
-    text = report(found)
-    print(text)
-    if given.write:
-        write_between(PAGE, BEGIN, END, text)
+    print(report(found))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.cells import ROOT, number, write_between
 from benchmarks.command import parser_of
 from benchmarks.scale_counts import KEPT, extent, filled, measure, read
-from benchmarks.scale_devices import Calibrated, Device, calibrated, donor_ratios, h100, rates_here
+from benchmarks.scale_devices import (
+    Calibrated,
+    Device,
+    calibrated,
+    donor_ratios,
+    h100,
+    priced,
+    rates_here,
+    shipped_runs,
+)
 from benchmarks.scale_schedule import jobs_by, simulate
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.recipe import load_recipe
@@ -41,12 +50,16 @@ def runs_of(cell: dict[str, Any]) -> int:
     return cell["seeds"] + cell["search_runs"]
 
 
-def grid_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
+def on_cpu(cell: dict[str, Any]) -> float:
+    return cell["cpu"]
+
+
+def grid_lines(kept: dict[str, Any], grid: Grid) -> list[str]:
     """One row per suite, and one for all suites."""
     device = h100()
     columns = (
-        "suite", "cells", "counted", "estimated from another cell", "runs and trials", "hours on one CPU thread",
-        "H100 hours, floor", "H100 hours, unfused",
+        "suite", "cells", "counted", "estimated from another cell", "measured on a CPU", "runs and trials",
+        "hours on one CPU thread", "H100 hours, floor", "H100 hours, unfused",
         "longest H100 run",
     )  # fmt: skip
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
@@ -54,11 +67,10 @@ def grid_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
         cells = grid.suite(suite) if suite else list(grid.cells.values())
         known = [kept[cell.cell] for cell in cells if "calls" in kept.get(cell.cell, {})]
         estimated = sum("estimated" in one for one in known)
-        total = [
-            sum(runs_of(one) * of(one) for one in known) / 3600 for of in (cpu.seconds, device.floor, device.unfused)
-        ]
+        total = [sum(runs_of(one) * of(one) for one in known) / 3600 for of in (on_cpu, device.floor, device.unfused)]
         longest = duration(max((device.unfused(one) for one in known), default=0.0))
-        counts = (len(cells), len(known) - estimated, estimated, sum(map(runs_of, known)))
+        measured = sum("measured" in one for one in known)
+        counts = (len(cells), len(known) - estimated, estimated, measured, sum(map(runs_of, known)))
         lines.append(
             f"| {suite or '**all**'} | {' | '.join(f'{n:,}' for n in counts)} | {' | '.join(map(number, total))} | "
             f"{longest} |"
@@ -92,7 +104,7 @@ def spread_of(ratios: Sequence[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def cost_lines(kept: dict[str, Any], cpu: Calibrated, count: int = 10) -> list[str]:
+def cost_lines(kept: dict[str, Any], count: int = 5) -> list[str]:
     device = h100()
     known = sorted(
         ((runs_of(one) * device.unfused(one), name) for name, one in kept.items() if "calls" in one), reverse=True
@@ -106,7 +118,7 @@ def cost_lines(kept: dict[str, Any], cpu: Calibrated, count: int = 10) -> list[s
         one = kept[name]
         share = f"{100 * total / whole:.0f} %"
         lines.append(
-            f"| {name} | {runs_of(one)} | {duration(cpu.seconds(one))} | {duration(device.unfused(one))} | {share} |"
+            f"| {name} | {runs_of(one)} | {duration(on_cpu(one))} | {duration(device.unfused(one))} | {share} |"
         )
     return lines
 
@@ -136,16 +148,16 @@ def why_absent(cell: Cell) -> str:
     )
 
 
-def schedule_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
-    columns = ("workers", "jobs", "finished after", "utilization", "longest chain", "bound by", "last job")
+def schedule_lines(kept: dict[str, Any], grid: Grid) -> list[str]:
+    columns = ("workers", "jobs", "finished after", "utilization", "longest chain", "bound by")
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for name, seconds in (("H100", h100().unfused), ("CPU core", cpu.seconds)):
+    for name, seconds in (("H100", h100().unfused), ("CPU core", on_cpu)):
         jobs = jobs_by(seconds, kept, grid)
         for workers in WORKERS:
             found = simulate(jobs, workers)
             lines.append(
                 f"| {workers} {name}{'s' if workers > 1 else ''} | {found.jobs:,} | {duration(found.makespan)} | "
-                f"{100 * found.utilisation:.0f} % | {duration(found.chain)} | {found.bound} | {found.longest} |"
+                f"{100 * found.utilisation:.0f} % | {duration(found.chain)} | {found.bound} |"
             )
     return lines
 
@@ -154,19 +166,20 @@ def page(kept: dict[str, Any]) -> str:
     from benchmarks.scale_store import store_lines, tracking_lines
 
     grid = load_grid()
-    cells = filled(kept["cells"], grid)
-    cpu = calibrated(Device(**kept["here"]), cells)
+    whole, shipped = filled(kept["cells"], grid), shipped_runs()
+    cpu = calibrated(Device(**kept["here"]), whole, shipped)
+    cells = whole | priced(whole, shipped, cpu)
     parts = [
         ["## The whole grid", ""],
-        grid_lines(cells, grid, cpu),
+        grid_lines(cells, grid),
         ["", "Most expensive cells on an H100:", ""],
-        cost_lines(cells, cpu),
+        cost_lines(cells),
         ["", "Not included in any sum:", ""],
         absent_lines(cells, grid),
         ["", "Accuracy of the estimates:", ""],
         check_lines(cpu, cells, grid),
         ["", "## Simulated schedules", ""],
-        schedule_lines(cells, grid, cpu),
+        schedule_lines(cells, grid),
         ["", "## The run store", ""],
         store_lines(kept.get("store", [])),
         ["", "## MLflow", ""] if kept.get("tracking") else [],
@@ -195,14 +208,9 @@ def main() -> None:
         print(page(read()))
     if given.write:
         kept = read()
-        device, whole = h100(), filled(kept["cells"], load_grid())
-        cpu = calibrated(Device(**kept["here"]), whole)
-        priced = {
-            name: one | {"h100": {"floor": device.floor(one), "unfused": device.unfused(one)}, "cpu": cpu.seconds(one)}
-            for name, one in whole.items()
-            if "calls" in one
-        }
-        write_json(KEPT, kept | {"cells": kept["cells"] | priced})
+        whole, shipped = filled(kept["cells"], load_grid()), shipped_runs()
+        cpu = calibrated(Device(**kept["here"]), whole, shipped)
+        write_json(KEPT, kept | {"cells": kept["cells"] | priced(whole, shipped, cpu)})
         write_between(PAGE, BEGIN, END, page(kept))
 
 

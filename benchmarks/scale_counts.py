@@ -15,12 +15,12 @@ from unittest import mock
 
 from benchmarks.cells import ROOT, number
 from benchmarks.counts import Counts
+from gt_bench.config.cell_recipe import limited
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.recipe import load_recipe
-from gt_bench.experiment.cell import limited
 from gt_bench.forecasting import step_timing
-from gt_bench.scheduling.planner import has_own_number
-from gt_bench.search.optimize import trials_left
+from gt_bench.leaderboard.coverage import has_own_number
+from gt_bench.search.study import trials_left
 from gt_bench.utils.io import write_json
 
 KEPT = ROOT / "docs" / "scale.json"

@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.cells import ROOT
 from benchmarks.scale_counts import donor_of, model_of, scaled
 from gt_bench.config.grid import Grid, load_grid
+from gt_bench.records.run import RunRecord, RunResult
 
 LAUNCHES = tuple(
     1e-6 * one for one in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
@@ -60,21 +61,48 @@ def serial(device: Device, run: dict[str, float]) -> float:
     return run["products"] / device.products + moved / device.bandwidth + run["calls"] * device.launch
 
 
-def calibrated(device: Device, kept: dict[str, Any], root: Path = ROOT / "suites") -> Calibrated:
-    """By the shipped cells that ran to their last epoch on a CPU, as full cells."""
+def shipped_runs(root: Path = ROOT / "suites") -> dict[str, list[RunRecord]]:
+    """Returns the successful records of runs on a CPU by cell, without cells of reduced size."""
     from gt_bench.store.shipped_files import shipped_cells
 
+    found = {
+        one.cell: [r for r in one.records if r.run.status == "ok" and r.measured.device == "cpu"]
+        for one in shipped_cells(load_grid(), root=root)
+        if not one.result.reduced
+    }
+    return {cell: records for cell, records in found.items() if records}
+
+
+def priced(kept: dict[str, Any], shipped: dict[str, list[RunRecord]], cpu: Calibrated) -> dict[str, Any]:
+    """Returns the cells that are counted or estimated, with seconds of a run on both devices.
+
+    On a CPU these are the mean of shipped records, of which `measured` is the number. A cell without records has the
+    estimate, times the median ratio of measured to estimated seconds of cells with its model.
+    """
+    device, grid = h100(), load_grid()
+    counted = {name: one for name, one in kept.items() if "calls" in one}
+    took = {name: statistics.fmean(r.measured.seconds for r in shipped.get(name, ())) for name in shipped}
+    ratios: dict[str, list[float]] = {}
+    for name in counted.keys() & took.keys():
+        ratios.setdefault(model_of(grid.find(name)), []).append(took[name] / cpu.seconds(counted[name]))
+    found = {}
+    for name, one in counted.items():
+        times = {"h100": {"floor": device.floor(one), "unfused": device.unfused(one)}}
+        if name in took:
+            found[name] = one | times | {"cpu": took[name], "measured": len(shipped[name])}
+        else:
+            correction = statistics.median(ratios.get(model_of(grid.find(name)), [1.0]))
+            found[name] = one | times | {"cpu": correction * cpu.seconds(one)}
+    return found
+
+
+def calibrated(device: Device, kept: dict[str, Any], shipped: dict[str, list[RunRecord]]) -> Calibrated:
+    """By the shipped cells that ran to their last epoch on a CPU, as full cells."""
     took: list[tuple[dict[str, float], float]] = []
-    for one in shipped_cells(load_grid(), root=root):
-        whole = [
-            r["measured"]["seconds"]
-            for r in one.records
-            if r["deterministic"]["status"] == "ok"
-            and r["measured"]["device"] == "cpu"
-            and _is_whole(r["deterministic"])
-        ]
-        run = kept.get(one.cell, {})
-        if whole and "calls" in run and "estimated" not in run and not one.result["reduced"]:
+    for cell, records in shipped.items():
+        whole = [r.measured.seconds for r in records if _is_whole(r.run)]
+        run = kept.get(cell, {})
+        if whole and "calls" in run and "estimated" not in run:
             took.append((run, statistics.fmean(whole)))
 
     def ratios(launch: float) -> tuple[float, ...]:
@@ -84,11 +112,11 @@ def calibrated(device: Device, kept: dict[str, Any], root: Path = ROOT / "suites
     return Calibrated(replace(device, launch=launch), ratios(launch))
 
 
-def _is_whole(run: dict[str, Any]) -> bool:
+def _is_whole(run: RunResult) -> bool:
     """Whether nothing ended a run before its last epoch."""
-    recipe = run["recipe"]
+    recipe = run.recipe
     asked = sum(phase["epochs"] for phase in recipe.get("phases") or ()) or recipe["epochs"]
-    return recipe.get("protocol") is not None or run["epochs"]["epoch"][-1:] == [asked]
+    return recipe.get("protocol") is not None or run.epochs["epoch"][-1:] == [asked]
 
 
 def h100() -> Device:

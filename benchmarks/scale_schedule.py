@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.forecasting.cache import Cost
+from gt_bench.forecasting.cache import ForecastCost
 from gt_bench.scheduling.planner import Job, jobs_of, plan
 from gt_bench.scheduling.slurm_sweep import SHARED
 
@@ -20,7 +20,7 @@ START = 20.0  # assumed: seconds of a job before its first step (a process, impo
 class Schedule:
     """A schedule. `makespan` of the workers, in seconds; `busy`: seconds of all of them.
 
-    `chain`: the longest sequence of jobs that wait for each other, with its seconds; `longest`: the last job to end.
+    `chain`: the longest sequence of jobs that wait for each other, with its seconds.
     """
 
     workers: int
@@ -28,7 +28,6 @@ class Schedule:
     makespan: float
     busy: float
     chain: float
-    longest: Job
 
     @property
     def utilisation(self) -> float:
@@ -47,11 +46,11 @@ def jobs_by(seconds: Callable[[dict[str, Any]], float], kept: dict[str, Any], gr
     Data and encodings are made beforehand.
     """
 
-    def cost(cell: Cell, *_: Any) -> Cost:
+    def cost(cell: Cell, *_: Any) -> ForecastCost:
         run = kept.get(cell.cell, {"problem": "not measured"})
         if "calls" not in run:
-            return Cost(problem=run["problem"])
-        return Cost(seconds(run), None, search_seconds=run["search_runs"] * seconds(run))
+            return ForecastCost(problem=run["problem"])
+        return ForecastCost(seconds(run), None, search_seconds=run["search_runs"] * seconds(run))
 
     with tempfile.TemporaryDirectory() as empty, mock.patch("gt_bench.forecasting.cache._measured", cost):
         from gt_bench.store.run_store import Store
@@ -74,7 +73,7 @@ def simulate(jobs: Sequence[Job], workers: int) -> Schedule:
     ready = [index for index, count in enumerate(open_) if count == 0]
     running: list[tuple[float, int]] = []
     chain = [0.0] * len(jobs)  # seconds of the longest sequence that ends with the job
-    now, last = 0.0, 0
+    now = 0.0
     while ready or running:
         while ready and len(running) < workers:
             index = heapq.heappop(ready)
@@ -85,7 +84,7 @@ def simulate(jobs: Sequence[Job], workers: int) -> Schedule:
             open_[index] -= 1
             if open_[index] == 0:
                 heapq.heappush(ready, index)
-    return Schedule(workers, len(jobs), now, sum(took), max(chain), jobs[last])
+    return Schedule(workers, len(jobs), now, sum(took), max(chain))
 
 
 def _before(job: Job, jobs: Sequence[Job], of: dict[tuple[str, str], list[int]]) -> list[int]:

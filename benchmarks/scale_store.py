@@ -43,7 +43,7 @@ TRACKED_SUITE, TRACKED_CELL = "hot", "hot/chains/gcn"
 COMMANDS = {
     "gt-bench list": ("list",),
     "gt-bench history CELL": ("history", CELL),
-    "gt-bench board --dataset texas": ("board", "--dataset", "texas"),
+    "gt-bench board texas": ("board", "texas"),
     "gt-bench page": ("page",),
     "gt-bench store export, all cells": ("store", "export", "--records", "out", "--replace", "--dirty"),
     "gt-bench store verify": ("store", "verify"),
@@ -127,9 +127,9 @@ def make(root: Path, total: int, current: int) -> int:
         if not (root / name).exists():
             (root / name).symlink_to(ROOT / name)
     shipped = list(shipped_cells(load_grid(ROOT / "params.yaml"), root=ROOT / "suites"))
-    runs = {one.cell: [Form(record) for record in one.records] for one in shipped}
+    runs = {one.cell: [Form(record.to_disk()) for record in one.records] for one in shipped}
     trials = {
-        one.cell: [Form(record, trial=True) for record in one.records if record["deterministic"]["status"] == "ok"]
+        one.cell: [Form(record.to_disk(), trial=True) for record in one.records if record.run.status == "ok"]
         for one in shipped
     }
     store, made, seed = root / "store", 0, 1000
@@ -139,7 +139,7 @@ def make(root: Path, total: int, current: int) -> int:
         forms = runs[one.cell]
         digests = [put(store, forms[index % len(forms)], seed + index) for index in range(size)]
         made, seed = made + size, seed + size
-        return one.result | {"runs": digests, "seeds": list(range(seed - size, seed)), "reduced": []}
+        return one.result.to_disk() | {"runs": digests, "seeds": list(range(seed - size, seed)), "reduced": []}
 
     each = max(1, current // len(shipped))
     present = [attempt(one, each) for one in shipped]
@@ -249,8 +249,8 @@ from gt_bench.tracking.uri import tracking_uri
 from gt_bench.tracking.sync import complete
 from gt_bench.tracking.mirror import Mirror
 from mlflow import MlflowClient
-shipped = [one.now() for one in shipped_cells(load_grid(), ["SUITE"])]
-results, records = [one.result for one in shipped], {r["digest"]: r for one in shipped for r in one.records}
+shipped = list(shipped_cells(load_grid(), ["SUITE"]))
+results, records = [one.result for one in shipped], {r.digest: r for one in shipped for r in one.records}
 state = {}
 def fill():
     complete("SUITE", results, records, only=True)

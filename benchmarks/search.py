@@ -27,7 +27,7 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.search_section import SearchMethod
 from gt_bench.config.tried import tried_cells
 from gt_bench.reports.tuned_columns import HEADS, TunedColumns
-from gt_bench.search.optimize import open_search
+from gt_bench.search.study import open_search
 from gt_bench.store.run_store import Store
 
 CELLS = (("gin", "ring-molecules"), ("gcn", "torus-colours"), ("gcn", "chains"))
@@ -72,10 +72,10 @@ def measured(model: str, dataset: str, trials: list[int], given: argparse.Namesp
         (best,) = searched.best(1, first=number)
         records = train_values(cell, recipe.with_values(best.params), grid, DATA, store, f"best of {number}")
         columns.append(column_of(f"{number}", records, number, searched.seconds(number)))
-    run = of_default[0]["deterministic"]
-    table = TunedColumns(run["metric"], run["direction"], columns, {}, grid.run.verdict).texts()
+    run = of_default[0].run
+    table = TunedColumns(run.metric, run.direction, columns, {}, grid.run.verdict).texts()
     heads = [HEADS.index(name) for name in ("trials", "test", "against default [95 %]", "hours")]
-    return [[f"{model}, {dataset}", run["metric"], *(texts[i] for i in heads)] for texts in table]
+    return [[f"{model}, {dataset}", run.metric, *(texts[i] for i in heads)] for texts in table]
 
 
 if __name__ == "__main__":

@@ -69,7 +69,8 @@ def evaluate(
     """
     from pathlib import Path
 
-    from gt_bench.api.arguments import checked
+    from gt_bench.api.arguments import checked, noting_options
+    from gt_bench.api.ensemble import MEMBERS
     from gt_bench.api.evaluate import try_pair
     from gt_bench.config.grid import load_grid
     from gt_bench.plugins.datasets import store_data
@@ -88,7 +89,7 @@ def evaluate(
     grid = load_grid()
     # one process: a notebook has threads already, which no fork survives
     run = grid.run.model_copy(update={"parallel": 1, "tracking": chosen.track and grid.run.tracking})
-    with torch_defaults():
+    with noting_options(), torch_defaults():
         return try_pair(
             model if isinstance(model, str) else from_class(model).name,
             str(dataset) if isinstance(dataset, str | Path) else store_data(dataset, chosen.name, chosen.data),
@@ -100,7 +101,7 @@ def evaluate(
             data=chosen.data,
             grid=grid.model_copy(update={"run": run}),
             method=chosen.method,
-            ensemble=chosen.ensemble,
+            members=MEMBERS if chosen.ensemble else None,
         )
 
 
@@ -115,7 +116,7 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> pd.Dat
         A row per cell and source. Numbers are in raw units (a percentage is a fraction). A value that does not exist is
         missing (NaN or None). The columns are always these:
 
-        - cell, dataset, model: SUITE/DATASET/ROW and its parts
+        - cell, suite, dataset, model: SUITE/DATASET/ROW and its parts
         - metric, direction, unit: of the test metric; "max" or "min"; "percent", "deviations" (of the targets, if these
           are standardised) or "none"
         - mean, std, std_ddof, values: over the runs that succeeded (population deviation, ddof 0), and one value per
@@ -125,7 +126,7 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> pd.Dat
           number of the paper
         - difference, interval_low, interval_high: mean minus published mean, with its 95 % confidence interval
         - verdict, provisional, margin, margin_std, power, excluded_gap, p_difference, p_equivalence, q_difference,
-          seeds_needed: comparison with the published number (docs/verdicts.md)
+          seeds_needed: comparison with the published number (docs/statistics.md)
         - claim, claim_rival, claim_low, claim_high, claim_more_seeds: whether the method is ahead of the next one, as
           the paper claims, with the interval of the difference
         - chance, expected, expected_limit, expected_margin, expected_because, as_expected, tests: of rows whose value
@@ -141,7 +142,7 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> pd.Dat
     Raises:
         gt_bench.utils.errors.UserError: the suite or the dataset does not exist.
     """
-    from gt_bench.reports import all_results
+    from gt_bench.api import all_results
 
     return all_results.load_results(suite, dataset)
 
@@ -171,6 +172,6 @@ def load_runs(suite: str | None = None, dataset: str | None = None) -> pd.DataFr
     Raises:
         gt_bench.utils.errors.UserError: the suite or the dataset does not exist.
     """
-    from gt_bench.reports import all_results
+    from gt_bench.api import all_results
 
     return all_results.load_runs(suite, dataset)

@@ -15,37 +15,20 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from gt_models.batch_checks import (
+    ROWS,
+    BatchError,
+    check_encoding,
+    check_hyperedges,
+    check_shapes,
+    check_values,
+    offsets,
+)
 from gt_models.layers.cached import cached_property
 from gt_models.layers.static_shapes import needs_static_shapes
 
 _GRAPH_KEYS = {"x", "edge_index", "adj_t", "edge_attr", "y", "batch", "ptr", "num_nodes", "hyperedge_index_t"}
 _SIZES = ("max_nodes", "max_edges", "num_pairs")
-# what the rows of each array of `gt_models.encodings` are, and those of `gt_models.layers.subgraphs`
-ROWS = {
-    "laplacian_eigenvectors": "node", "second_eigenvector": "node", "rwse": "node", "node_identifiers": "node",
-    "degree": "node", "position": "node", "hops": "node", "expander": "node", "number": "node", "target": "node",
-    "rrwp": "pair", "shortest_path_distance": "pair", "shortest_path_edges": "pair",
-    "laplacian_eigenvalues": "graph", "expander_gap": "graph", "order": "graph",
-}  # fmt: skip
-# arrays of integers: what their numbers are
-_NUMBERS = {
-    "shortest_path_distance": "numbers of edges, or -1",
-    "shortest_path_edges": "edges of the pair's graph, numbered within the batch, or -1",
-    "expander": "nodes of the row's graph, numbered within it, or -1",
-    "number": "nodes, numbered within a graph",
-}
-
-
-class BatchError(ValueError):
-    """A part of a batch is missing or does not fit the others.
-
-    Attributes:
-        part: its name: an attribute of `GraphBatch` or of a torch_geometric Data, or an encoding.
-    """
-
-    def __init__(self, message: str, part: str = ""):
-        super().__init__(message)
-        self.part = part
 
 
 class MissingEncoding(ValueError):
@@ -80,11 +63,11 @@ class GraphBatch:
     extras: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self):
-        _check_shapes(self)
+        check_shapes(self.x, self.edge_index, self.ptr, self.edge_attr)
         # Computed on the CPU now: a later `int(tensor)` would synchronise the GPU and break torch.compile's graph. `to`
         # copies the values.
         if not needs_static_shapes(self.ptr):
-            _check_values(self.edge_index, self.ptr, self.x.size(0))
+            check_values(self.edge_index, self.ptr, self.x.size(0))
             self.max_nodes, self.max_edges, self.num_pairs  # noqa: B018
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -96,7 +79,7 @@ class GraphBatch:
         if name in ("edge_index", "ptr") and "ptr" in self.__dict__:
             given = {"edge_index": self.edge_index, "ptr": self.ptr, name: value}
             if not needs_static_shapes(given["ptr"]):
-                _check_values(given["edge_index"], given["ptr"], self.x.size(0))
+                check_values(given["edge_index"], given["ptr"], self.x.size(0))
             cached = (key for key, one in vars(type(self)).items() if isinstance(one, cached_property))
             for key in ["max_edges"] if name == "edge_index" else list(cached):
                 self.__dict__.pop(key, None)
@@ -139,7 +122,7 @@ class GraphBatch:
             edge_index = torch.empty(2, 0, dtype=torch.long, device=x.device)
         ptr, batch = getattr(data, "ptr", None), getattr(data, "batch", None)
         if batch is not None:
-            ptr = _offsets(batch, ptr, x.size(0))
+            ptr = offsets(batch, ptr, x.size(0))
         if ptr is None:
             ptr = torch.tensor([0, x.size(0)], device=x.device)
         edge_attr = getattr(data, "edge_attr", None)
@@ -153,7 +136,7 @@ class GraphBatch:
             x, edge_index, ptr, None if edge_attr is None else _columns(edge_attr), getattr(data, "y", None), others
         )
         if x.device.type != "cpu":  # elsewhere the constructor does it
-            _check_values(edge_index, ptr, x.size(0))
+            check_values(edge_index, ptr, x.size(0))
         return found
 
     @property
@@ -298,43 +281,12 @@ class GraphBatch:
         value = self.encodings[name]
         if name in ROWS:
             value = _columns(value)
-            self._check_encoding(name, value)
+            check_encoding(self, name, value)
         if width is not None and value.size(-1) < width:
             raise MissingEncoding(
                 f"encoding {name!r} has {value.size(-1)} channels and the model was built for {width}: compute it wider"
             )
         return value if width is None else value[..., :width]
-
-    def _check_encoding(self, name: str, value: Tensor) -> None:
-        rows = {"node": self.num_nodes, "graph": self.num_graphs}.get(ROWS[name])
-        # else a size that would synchronise the device
-        if rows is None and ("num_pairs" in self.__dict__ or not needs_static_shapes(self.ptr)):
-            rows = self.num_pairs
-        if value.dim() != 2 or rows not in (None, value.size(0)):
-            raise BatchError(
-                f"encoding {name!r} has shape {tuple(value.shape)} and the batch {rows} {ROWS[name]}s: it has one row "
-                "for each; compute it for this batch (gt_models.encodings.compute)",
-                name,
-            )
-        _check_device(name, value, self.ptr)
-        if name in _NUMBERS and (not _is_index(value) or self._holds_other_numbers(name, value)):
-            raise BatchError(f"encoding {name!r}, {value.dtype}, holds other numbers than {_NUMBERS[name]}", name)
-
-    def _holds_other_numbers(self, name: str, value: Tensor) -> bool:
-        if needs_static_shapes(value) or not value.numel():
-            return False
-        least, most = map(int, value.aminmax())
-        if least < (0 if name == "number" else -1):
-            return True
-        if name == "expander":
-            return bool((value >= self.sizes[self.batch][:, None]).any())
-        if name != "shortest_path_edges" or most < 0:
-            return False
-        if most >= self.num_edges or self.num_graphs == 1:
-            return most >= self.num_edges
-        graph = torch.cat([self.batch[self.edge_index[0]], self.ptr.new_full((1,), -1)])[value.long()]  # -1 finds -1
-        owner = self.batch[self.pair_nodes[0]][:, None]
-        return bool(((graph != owner) & (graph >= 0)).any())
 
     def edge_features(self, hyperedges: bool = False) -> Tensor:
         """`edge_attr`, or `hyperedge_attr` for `hyperedges`: one row for each.
@@ -366,33 +318,7 @@ class GraphBatch:
             BatchError: it is missing or of another order; on the CPU also if it names a node outside the batch, or
                 nodes of two graphs.
         """
-        index = self.extra("hyperedge_index")
-        if index is None:
-            raise BatchError(
-                f'the model needs hyperedges: set batch.extras["hyperedge_index"], long [H, {order}], the nodes of '
-                "each",
-                "hyperedge_index",
-            )
-        if index.dim() != 2 or index.size(1) != order or (index.numel() and not _is_index(index)):
-            raise BatchError(
-                f"hyperedge_index is {index.dtype} of shape {tuple(index.shape)} and the model was built for "
-                f"hyperedges of {order} nodes: give long [H, {order}]",
-                "hyperedge_index",
-            )
-        if index.numel() and not needs_static_shapes(index):
-            least, most = map(int, index.aminmax())
-            if least < 0 or most >= self.num_nodes:
-                raise BatchError(
-                    f"hyperedge_index names a node outside 0..{self.num_nodes - 1}: it holds nodes of the whole batch",
-                    "hyperedge_index",
-                )
-            graph = self.batch[index]
-            if bool((graph != graph[:, :1]).any()):
-                raise BatchError(
-                    "a hyperedge joins nodes of two graphs: hyperedge_index holds nodes of the whole batch",
-                    "hyperedge_index",
-                )
-        return index.long()
+        return check_hyperedges(self, self.extra("hyperedge_index"), order).long()
 
     def to(
         self, device: torch.device | str, dtype: torch.dtype | None = None, non_blocking: bool = False
@@ -456,101 +382,3 @@ def _edges_of(adj_t: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
         )
     (target, source), value = to_edge_index(adj_t)
     return torch.stack([source, target]), value
-
-
-def _is_index(values: Tensor) -> bool:
-    return not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool)
-
-
-def _check_device(name: str, value: Tensor, ptr: Tensor) -> None:
-    if value.device != ptr.device:
-        raise BatchError(f"{name} is on {value.device} and ptr on {ptr.device}: put all tensors on one device", name)
-
-
-def _check_shapes(batch: GraphBatch) -> None:
-    """Check what needs no value: shapes, types and devices.
-
-    Raises:
-        BatchError: they do not fit.
-    """
-    edges, ptr, edge_attr = batch.edge_index, batch.ptr, batch.edge_attr
-    if edges.dim() != 2 or edges.size(0) != 2 or not _is_index(edges):
-        raise BatchError(f"edge_index is {edges.dtype} of shape {tuple(edges.shape)}: give long [2, E]", "edge_index")
-    if ptr.dim() != 1 or not _is_index(ptr):
-        raise BatchError(f"ptr is {ptr.dtype} of shape {tuple(ptr.shape)}: give long [B + 1]", "ptr")
-    if edge_attr is not None and (not edge_attr.dim() or edge_attr.size(0) != edges.size(1)):
-        raise BatchError(
-            f"edge_attr has shape {tuple(edge_attr.shape)} and edge_index {edges.size(1)} edges: give a row for each",
-            "edge_attr",
-        )
-    for name, value in (("x", batch.x), ("edge_index", edges), ("edge_attr", edge_attr)):
-        if value is not None:
-            _check_device(name, value, ptr)
-
-
-def _check_values(edge_index: Tensor, ptr: Tensor, num_nodes: int) -> None:
-    """Check the offsets of graphs, and that each edge joins two nodes of one graph.
-
-    Raises:
-        BatchError: they do not; the message has the first edge that joins two graphs.
-    """
-    if not ptr.numel() or int(ptr[0]) or int(ptr[-1]) != num_nodes or bool((ptr.diff() < 0).any()):
-        raise BatchError(
-            f"ptr is {_shown(ptr)}: it must rise from 0 to the {num_nodes} nodes of x, the first node of each graph "
-            "and the number of nodes",
-            "ptr",
-        )
-    if not edge_index.numel():
-        return
-    least, most = map(int, edge_index.aminmax())
-    if least < 0 or most >= num_nodes:
-        raise BatchError(f"edge_index names node {most} (min {least}) of a graph with {num_nodes} nodes", "edge_index")
-    if ptr.numel() == 2:
-        return
-    source, target = torch.bucketize(edge_index, ptr[1:], right=True)
-    if not torch.equal(source, target):
-        edge = int((source != target).nonzero()[0])
-        raise BatchError(
-            f"edge {edge} joins node {int(edge_index[0, edge])} of graph {int(source[edge])} and node "
-            f"{int(edge_index[1, edge])} of graph {int(target[edge])}: edge_index must join nodes of one graph, "
-            "numbered within the whole batch",
-            "edge_index",
-        )
-
-
-def _shown(values: Tensor) -> str:
-    """The values, shortened if there are many."""
-    text = ", ".join(map(str, values[:4].tolist()))
-    return f"[{text}, ..., {int(values[-1])}]" if len(values) > 5 else str(values.tolist())
-
-
-def _offsets(batch: Tensor, ptr: Tensor | None, num_nodes: int) -> Tensor:
-    """`ptr`, or the offsets of the graphs that `batch` [N] counts, long [B + 1].
-
-    Raises:
-        BatchError: `batch` has another length, is not sorted, or is not that of `ptr`.
-    """
-    if batch.dim() != 1 or batch.numel() != num_nodes or not _is_index(batch):
-        raise BatchError(
-            f"data.batch is {batch.dtype} of shape {tuple(batch.shape)} and the graph has {num_nodes} nodes: give the "
-            "graph of each node",
-            "batch",
-        )
-    falls = (batch.diff() < 0).nonzero()
-    if falls.numel() or (num_nodes and int(batch[0]) < 0):
-        at = int(falls[0]) + 1 if falls.numel() else 0
-        raise BatchError(
-            f"data.batch is {int(batch[at])} at node {at}, after {int(batch[at - 1]) if at else 'nothing'}: graphs "
-            "lie one after the other, so that "
-            "batch rises from 0; sort the nodes by their graph",
-            "batch",
-        )
-    counts = torch.bincount(batch, minlength=0 if ptr is None else ptr.numel() - 1)
-    if ptr is None:
-        return torch.cat([batch.new_zeros(1), counts.cumsum(0)])
-    if not torch.equal(counts, ptr.diff()):
-        raise BatchError(
-            f"data.ptr is {_shown(ptr)} and data.batch counts {_shown(counts)} nodes of each graph: remove one of them",
-            "batch",
-        )
-    return ptr

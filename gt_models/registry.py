@@ -13,6 +13,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
@@ -31,6 +32,7 @@ _PACKAGES = {"gt_models": "", "gt_models.baselines": "", "gt_models.released": "
 _NOT_MODELS = {
     "baselines",
     "batch",
+    "batch_checks",
     "encodings",
     "api",
     "layers",
@@ -109,9 +111,14 @@ def list_models() -> list[str]:
     """Returns the names of all models, sorted. It lists folders and imports nothing."""
     names = set(_INFOS)
     for package, ending in _PACKAGES.items():
-        modules = pkgutil.iter_modules([str(_folder(package))])
-        names |= {m.name.replace("_", "-") + ending for m in modules if m.name not in _NOT_MODELS}
+        names |= {name.replace("_", "-") + ending for name in _modules(_folder(package)) - _NOT_MODELS}
     return sorted(names)
+
+
+@cache
+def _modules(folder: Path) -> set[str]:
+    """Returns the names of modules in a folder, as of the first call: a leaderboard asks for the models 400 times."""
+    return {module.name for module in pkgutil.iter_modules([str(folder)])}
 
 
 def model_module(name: str) -> str:

@@ -43,7 +43,7 @@ gc.set_threshold(*RARE)  # imports and collection make many objects that stay
 LONGEST = (
     "test_pipeline", "test_add_a_paper", "test_wheel", "gt_bench/runtime/test_threads",
     "test_notebook", "test_docs_commands", "gt_bench/search/test_optimize", "gt_bench/scheduling/test_local_queue",
-    "gt_bench/scheduling/test_reproduce", "gt_bench/test_security", "faults/test_kills",
+    "gt_bench/pipeline/test_reproduce", "gt_bench/test_security", "faults/test_kills",
     "faults/test_disk", "gt_bench/tracking/test_ui",
     "gt_bench/experiment/test_launch_ddp", "gt_bench/pipeline/test_tune", "gt_bench/runtime/test_exit_status",
     "gt_bench/runtime/test_resources", "gt_bench/pipeline/test_leaderboard",
@@ -134,6 +134,6 @@ def browser():
         pytest.skip("no Chromium: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
     with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         yield chromium
         chromium.close()

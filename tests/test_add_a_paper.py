@@ -36,7 +36,7 @@ def test_a_stranger_comes_from_a_table_to_a_verdict(tmp_path, monkeypatch):
             said[line] = gt_bench(*shlex.split(line))
     assert said["suite check toy"] == "toy: 2 cells, 0 problems\n"
     assert "4 runs computed; 0 of 4 are missing" in said["work toy --jobs 1"]
-    assert "2 of 2 numbers have a run of ours" in said["table toy 1"]
+    assert "2 of 2 numbers have a run of ours" in said["board toy --table 1"]
     assert "ToyGCN outperforms GCN" in " ".join(said["claims toy"].split())
     assert "A toy paper" in (tmp_path / "reports/index.html").read_text()
     gt_bench("store", "export", "toy", "--dirty")

@@ -3,7 +3,6 @@
 Commands are parsed by their real parsers. A warning of the site builder is an error.
 """
 
-import ast
 import re
 import shlex
 import shutil
@@ -15,7 +14,6 @@ import pytest
 import typer
 
 from gt_bench.cli.app import app
-from gt_bench.config.grid import load_grid
 from tests.conftest import ROOT
 from tests.pages import PAGES, blocks
 
@@ -75,7 +73,7 @@ def test_a_command_of_gt_bench_parses(page, words):
     [(p, w) for p, w in ALL if w[0] != "gt-bench"],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_another_command_names_what_is_there(page, words):
+def test_targets_modules_and_files_of_other_commands_exist(page, words):
     if words[0] == "make":
         targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
         assert {word for word in words[1:] if "=" not in word} <= targets, page
@@ -87,31 +85,6 @@ def test_another_command_names_what_is_there(page, words):
         assert (ROOT / words[1]).is_file() or PLACEHOLDER.search(words[1]) or words[1].startswith("-"), (
             f"{page}: no file {words[1]}"
         )
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_links_cells_and_python_of_a_page_are_there(page):
-    text = page.read_text()
-    for link in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
-        assert link.startswith(("http", "mailto")) or (page.parent / link).exists(), f"{page.name}: {link}"
-    for path in re.findall(
-        r"`((?:gt_bench|gt_models|stages|recipes|docs|tests|benchmarks|published|records)/[\w./-]+\.(?:py|md|yaml|json))`",
-        text,
-    ):
-        assert PLACEHOLDER.search(path) or (ROOT / path).exists(), f"{page.name}: {path}"
-    grid = load_grid(ROOT / "params.yaml")
-    cells = {cell.cell for cell in grid.cells.values()}
-    for words in commands(text):
-        for word in words[1:]:
-            if (
-                words[0] == "gt-bench"
-                and re.fullmatch(r"[a-z-]+/[a-z0-9.-]+/[a-z0-9.-]+", word)
-                and word.split("/")[0] in grid.suites
-            ):
-                assert word in cells, f"{page.name}: no cell {word}"
-    for kind, block in blocks(text):
-        if kind == "python":
-            ast.parse(block)
 
 
 @pytest.mark.slow

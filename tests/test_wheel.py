@@ -136,7 +136,6 @@ def test_a_model_and_data_of_ones_own_on_the_command_line(installed, elsewhere):
     assert len(list(Path("store").glob("??/*/record.json"))) == 2
     said = run(installed / "gt-bench", "board", "polynormer")
     assert "er-scaling-1000" in said
-    assert "nothing was computed" in said
 
 
 def test_the_python_interface(installed, elsewhere):

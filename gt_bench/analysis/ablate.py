@@ -6,6 +6,7 @@ leaves at their default count as given. The effect is the mean difference of the
 splits, with Student's interval (`gt_bench.stats.paired`). Nothing is computed.
 """
 
+import io
 import json
 import statistics
 from collections import Counter
@@ -15,12 +16,13 @@ from pathlib import Path
 
 from gt_bench.analysis.paired_examples import example_error
 from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.option_text import OptionError
 from gt_bench.config.protocols import PROTOCOLS
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import tested_values, versions_of
 from gt_bench.papers.units import PERCENT, difference_text, metric_label, span_of
-from gt_bench.schemas import Record
+from gt_bench.records.run import RunRecord
 from gt_bench.stats.paired import EQUAL, FIRST, SECOND, TOO_FEW, ExampleError, Paired, paired
 from gt_bench.store.run_store import Store
 from gt_bench.store.shipped_files import ROOT
@@ -31,7 +33,7 @@ from gt_bench.utils.terminal import print_table, print_wrapped
 
 ABSENT = "absent"
 OF_DATA = ("in_dim", "out_dim", "edge_dim", "level")  # arguments that the dataset decides
-PLOTS = (".html", ".png", ".svg", ".pdf")
+PLOTS = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Arm:
     protocol: tuple[object, ...]
     recipe: Mapping[str, object]
     values: Mapping[tuple[int, int], float]
-    runs: Mapping[tuple[int, int], Record]
+    runs: Mapping[tuple[int, int], RunRecord]
     metric: str
     direction: str
 
@@ -84,34 +86,34 @@ def arms(grid: Grid, cells: Sequence[Cell], root: Path = ROOT) -> tuple[list[Arm
     Returns:
         The versions, and what could not be read.
     """
-    found: dict[tuple[str, ...], Arm] = {}
+    by_runs: dict[tuple[str, ...], Arm] = {}
     problems: list[str] = []
     for cell in cells:
         for version in versions_of(cell, root, problems):
             good = [record for record in version.records if tested_values([record])]
             if good:
-                found.setdefault(tuple(sorted(record["digest"] for record in good)), _arm(cell, version.source, good))
-    return list(found.values()), problems
+                by_runs.setdefault(tuple(sorted(record.digest for record in good)), _arm(cell, version.source, good))
+    return list(by_runs.values()), problems
 
 
-def _arm(cell: Cell, source: str, records: Sequence[Record]) -> Arm:
-    run, measured = records[0]["deterministic"], records[0]["measured"]
-    digests = run["digests"]
-    tested = [(run["recipe"].get(section.KEY) or {}).get(section.TESTED) for section in PROTOCOLS.values()]
+def _arm(cell: Cell, source: str, records: Sequence[RunRecord]) -> Arm:
+    run, measured = records[0].run, records[0].measured
+    digests = run.digests
+    tested = [(run.recipe.get(section.KEY) or {}).get(section.TESTED) for section in PROTOCOLS.values()]
     protocol = (
         # `targets` decides the unit of the metric, and `tested` the parts of a task: they are no factors
-        cell.dataset, digests["data"], digests.get("modified"), digests.get("files"), run["metric"],
-        run["recipe"].get("targets"), json.dumps(tested),
-        json.dumps(run["versions"], sort_keys=True),
+        cell.dataset, digests.data, digests.modified, digests.files, run.metric,
+        run.recipe.get("targets"), json.dumps(tested),
+        json.dumps(run.versions, sort_keys=True),
     )  # fmt: skip
-    defaults = {key: value for key, value in (measured.get("arguments") or {}).items() if key not in OF_DATA}
-    recipe = run["recipe"] | {"model": defaults | run["recipe"]["model"]}
+    defaults = {key: value for key, value in (measured.arguments or {}).items() if key not in OF_DATA}
+    recipe = run.recipe | {"model": defaults | run.recipe["model"]}
     # runs of the same seed and split do not depend on `split`
     values = {key: value for key, value in flat(recipe) if value != {} and key != "split"}
     # an encoding without arguments is a value, too
     values |= {f"encodings.{name}": "present" for name in recipe.get("encodings") or ()}
-    runs = {(one["deterministic"]["seed"], one["deterministic"]["split"]): one for one in records}
-    return Arm(cell.cell, source, protocol, values, tested_values(records), runs, run["metric"], run["direction"])
+    runs = {(record.run.seed, record.run.split): record for record in records}
+    return Arm(cell.cell, source, protocol, values, tested_values(records), runs, run.metric, run.direction)
 
 
 def _is_of(key: str, factor: Sequence[str]) -> bool:
@@ -138,11 +140,11 @@ def _order(arm: Arm, factor: Sequence[str]) -> tuple[int, float, str]:
     return (1, float(number), "") if isinstance(number, bool | int | float) else (2, 0.0, text)
 
 
-def effects(found: Sequence[Arm], factor: Sequence[str], rules: Rules | None = None, root: Path = ROOT) -> list[Effect]:
+def effects(arms: Sequence[Arm], factor: Sequence[str], rules: Rules | None = None, root: Path = ROOT) -> list[Effect]:
     """Compares all pairs that differ in the factor alone and have common seeds and splits."""
     store = Store()
     groups: dict[object, list[Arm]] = {}
-    for arm in found:
+    for arm in arms:
         rest = {k: v for k, v in arm.recipe.items() if not _is_of(k, factor)}
         groups.setdefault((arm.protocol, json.dumps(rest, sort_keys=True)), []).append(arm)
     pairs = []
@@ -162,11 +164,11 @@ def effects(found: Sequence[Arm], factor: Sequence[str], rules: Rules | None = N
     return pairs
 
 
-def factors(found: Sequence[Arm]) -> Counter[str]:
+def factors(arms: Sequence[Arm]) -> Counter[str]:
     """Counts pairs by the one value or encoding in which they differ."""
     counts: Counter[str] = Counter()
-    for i, first in enumerate(found):
-        for second in found[i + 1 :]:
+    for i, first in enumerate(arms):
+        for second in arms[i + 1 :]:
             if first.protocol != second.protocol or not first.values.keys() & second.values.keys():
                 continue
             if len(keys := _differing(first, second)) == 1:
@@ -180,23 +182,21 @@ def _differing(first: Arm, second: Arm) -> list[str]:
     return sorted({".".join(key.split(".")[:2]) if key.startswith("encodings.") else key for key in keys})
 
 
-def nothing_to_compare(found: Sequence[Arm], factor: Sequence[str]) -> RecipeError:
+def nothing_to_compare(arms: Sequence[Arm], factor: Sequence[str]) -> RecipeError:
     """Returns the error for a factor without pairs: what it should be, or what else the nearest pair differs in."""
     name = ",".join(factor)
-    counts = factors(found)
+    counts = factors(arms)
     known = sorted(
-        {".".join(key.split(".")[: i + 1]) for arm in found for key in arm.recipe for i in range(key.count(".") + 1)}
+        {".".join(key.split(".")[: i + 1]) for arm in arms for key in arm.recipe for i in range(key.count(".") + 1)}
     )
     available = ", ".join(f"{key} ({count})" for key, count in counts.most_common(8)) or "none"
     for part in factor:
-        if not any(_is_of(key, [part]) for arm in found for key in arm.recipe):
-            return RecipeError(
-                f"gt-bench ablate {name}: no recipe has the value {part!r}{nearest(part, known)}; "
-                f"factors with pairs: {available}"
-            )
+        if not any(_is_of(key, [part]) for arm in arms for key in arm.recipe):
+            problem = f"no recipe has the value {part!r}{nearest(part, known)}; factors with pairs: {available}"
+            return RecipeError(problem, place=f"gt-bench ablate {name}", value=part)
     best: tuple[int, str] | None = None
-    for i, first in enumerate(found):
-        for second in found[i + 1 :]:
+    for i, first in enumerate(arms):
+        for second in arms[i + 1 :]:
             if first.protocol == second.protocol and value_of(first, factor) != value_of(second, factor):
                 others = [key for key in _differing(first, second) if not _is_of(key, factor)]
                 shown = ", ".join(others[:4]) + (" ..." if others[4:] else "")
@@ -204,29 +204,27 @@ def nothing_to_compare(found: Sequence[Arm], factor: Sequence[str]) -> RecipeErr
                 if others and (best is None or len(others) < best[0]):
                     best = len(others), text
     hint = f"; the nearest: {best[1]} (name several values with commas to vary them together)" if best else ""
-    return RecipeError(
-        f"gt-bench ablate {name}: no two cells differ in {name} alone and share seeds{hint}; "
-        f"factors with pairs: {available}"
-    )
+    problem = f"no two cells differ in {name} alone and share seeds{hint}; factors with pairs: {available}"
+    return RecipeError(problem, place=f"gt-bench ablate {name}", value=name)
 
 
-def summary(found: Sequence[Effect], rules: Rules | None = None) -> list[str]:
+def summary(pairs: Sequence[Effect], rules: Rules | None = None) -> list[str]:
     """Returns, for each change of the value, in how many pairs it helps, and the mean difference by metric."""
     from scipy.stats import binomtest
 
     lines = []
-    changes = dict.fromkeys((one.before, one.after) for one in found)
+    changes = dict.fromkeys((effect.before, effect.after) for effect in pairs)
     for before, after in changes:
-        mine = [one for one in found if (one.before, one.after) == (before, after)]
-        up, down = (sum(sign * one.found.difference > 0 for one in mine) for sign in (1, -1))
-        sure = Counter(one.found.word for one in mine)
+        mine = [effect for effect in pairs if (effect.before, effect.after) == (before, after)]
+        up, down = (sum(sign * effect.found.difference > 0 for effect in mine) for sign in (1, -1))
+        sure = Counter(effect.found.word for effect in mine)
         p = f", sign test p = {binomtest(up, up + down).pvalue:.2g}" if up + down > 1 else ""
         lines.append(
             f"{before} -> {after}: better in {up} of {len(mine)} pairs, worse in {down}{p}; significant alone: "
             f"{sure[FIRST]} better, {sure[SECOND]} worse"
         )
-        for metric in dict.fromkeys(one.first.metric for one in mine):
-            differences = [one.found.difference for one in mine if one.first.metric == metric]
+        for metric in dict.fromkeys(effect.first.metric for effect in mine):
+            differences = [effect.found.difference for effect in mine if effect.first.metric == metric]
             if len(differences) > 1:
                 over = paired(differences, [0.0] * len(differences), "max", rules)
                 mean = difference_text(statistics.fmean(differences), over.interval, metric in PERCENT)
@@ -240,33 +238,35 @@ def show(
     """Prints the effects of a factor, or without one the factors that have pairs. Returns what could not be read.
 
     Raises:
-        RecipeError: there is no pair, or the file of the plot has another ending than PLOTS.
+        OptionError: the file of the plot has another ending than PLOTS, or there is no factor to plot.
+        RecipeError: there is no pair.
     """
     if plot is not None and plot.suffix not in PLOTS:
-        raise RecipeError(f"--plot {plot}: expected a file that ends with {', '.join(PLOTS)}")
+        raise OptionError(f"expected a file that ends with {', '.join(PLOTS)}", place="--plot", value=plot)
     if plot is not None and factor is None:
-        raise RecipeError(f"--plot {plot}: of which factor? gt-bench ablate FACTOR --plot {plot}")
-    found, problems = arms(grid, cells, root)
+        raise OptionError(f"of which factor? gt-bench ablate FACTOR --plot {plot}", place="--plot", value=plot)
+    every_arm, problems = arms(grid, cells, root)
     rules = grid.run.verdict
     if factor is None:
-        counts = factors(found)
+        counts = factors(every_arm)
         if as_json:
             print_json(counts.most_common())
         else:
             print_table(
                 ["factor", "pairs"], [[key, str(count)] for key, count in counts.most_common()], right=("pairs",)
             )
-            print_wrapped(f"{len(found)} cells with runs; pairs differ in this value alone and share seeds")
+            print_wrapped(f"{len(every_arm)} cells with runs; pairs differ in this value alone and share seeds")
         return problems
     names = [name.strip() for name in factor.split(",") if name.strip()]
     if not names:
-        raise RecipeError("gt-bench ablate: expected a dotted key of a recipe, such as model.dropout or encodings.rrwp")
-    pairs = effects(found, names, rules, root)
+        problem = "expected a dotted key of a recipe, such as model.dropout or encodings.rrwp"
+        raise RecipeError(problem, place="gt-bench ablate", value=factor)
+    pairs = effects(every_arm, names, rules, root)
     if not pairs:
-        raise nothing_to_compare(found, names)
-    pairs.sort(key=lambda one: (one.before, one.after, one.first.metric, -one.found.difference))
+        raise nothing_to_compare(every_arm, names)
+    pairs.sort(key=lambda effect: (effect.before, effect.after, effect.first.metric, -effect.found.difference))
     if as_json:
-        print_json([_row(one) for one in pairs])
+        print_json([_row(effect) for effect in pairs])
     else:
         print_wrapped(
             f"{factor}: {len(pairs)} pairs of cells that differ in nothing else; "
@@ -277,14 +277,14 @@ def show(
             ["cell", "change", difference, "seeds", "verdict"],
             [
                 [
-                    _names(one),
-                    f"{one.before} -> {one.after}",
-                    f"{metric_label(metric := one.first.metric)} "
-                    + difference_text(one.found.difference, one.found.interval, metric in PERCENT),
-                    str(one.found.pairs),
-                    _verdict(one.found),
+                    _names(effect),
+                    f"{effect.before} -> {effect.after}",
+                    f"{metric_label(metric := effect.first.metric)} "
+                    + difference_text(effect.found.difference, effect.found.interval, metric in PERCENT),
+                    str(effect.found.pairs),
+                    _verdict(effect.found),
                 ]
-                for one in pairs
+                for effect in pairs
             ],
             difference, "verdict", "change", "cell", "seeds", wrapped=("cell", "change", difference, "verdict"),
         )  # fmt: skip
@@ -295,25 +295,26 @@ def show(
     return problems
 
 
-def _row(one: Effect) -> dict[str, object]:
+def _row(effect: Effect) -> dict[str, object]:
     return {
-        "first": one.first.cell, "first_source": one.first.source, "second": one.second.cell,
-        "second_source": one.second.source, "before": one.before, "after": one.after, "metric": one.first.metric,
-        "difference": one.found.difference, "interval": one.found.interval, "pairs": one.found.pairs,
-        "p_value": one.found.p_value,
+        "first": effect.first.cell, "first_source": effect.first.source, "second": effect.second.cell,
+        "second_source": effect.second.source, "before": effect.before, "after": effect.after,
+        "metric": effect.first.metric,
+        "difference": effect.found.difference, "interval": effect.found.interval, "pairs": effect.found.pairs,
+        "p_value": effect.found.p_value,
     }  # fmt: skip
 
 
-def _names(one: Effect) -> str:
-    suite, dataset, row = one.first.cell.split("/")
-    other, _, second = one.second.cell.split("/")
+def _names(effect: Effect) -> str:
+    suite, dataset, row = effect.first.cell.split("/")
+    other, _, second = effect.second.cell.split("/")
     rows = [row, second if other == suite else f"{other}/{second}"]
     return f"{suite} {dataset}: {', '.join(dict.fromkeys(rows))}"
 
 
-def _verdict(found: Paired) -> str:
-    more = f" (+{found.more_pairs})" if found.more_pairs else ""
-    return {FIRST: "better", SECOND: "worse", EQUAL: "equal", TOO_FEW: TOO_FEW}.get(found.word, f"inconclusive{more}")
+def _verdict(result: Paired) -> str:
+    more = f" (+{result.more_pairs})" if result.more_pairs else ""
+    return {FIRST: "better", SECOND: "worse", EQUAL: "equal", TOO_FEW: TOO_FEW}.get(result.word, f"inconclusive{more}")
 
 
 def forest(factor: str, pairs: Sequence[Effect], suffix: str) -> bytes:
@@ -322,52 +323,10 @@ def forest(factor: str, pairs: Sequence[Effect], suffix: str) -> bytes:
     Args:
         factor: the factor, for the title.
         pairs: the pairs.
-        suffix: one of PLOTS. .html is interactive (plotly).
+        suffix: one of PLOTS.
     """
-    metrics = list(dict.fromkeys(one.first.metric for one in pairs))
-    panels = [(metric, [one for one in pairs if one.first.metric == metric]) for metric in metrics]
-    return (_plotly if suffix == ".html" else _matplotlib)(factor, panels, suffix)
-
-
-def _points(metric: str, pairs: Sequence[Effect]) -> tuple[list[str], list[float], list[float], list[float]]:
-    """Returns labels, differences, and the lengths of both arms of the intervals."""
-    scale = 100 if metric in PERCENT else 1
-    labels = [f"{_names(one)}: {one.before} -> {one.after}" for one in pairs]
-    middle = [scale * one.found.difference for one in pairs]
-    ends = [one.found.interval or (one.found.difference, one.found.difference) for one in pairs]
-    low = [m - scale * end[0] for m, end in zip(middle, ends, strict=True)]
-    return labels, middle, low, [scale * end[1] - m for m, end in zip(middle, ends, strict=True)]
-
-
-def _axis(metric: str) -> str:
-    return f"difference of {metric_label(metric)}, positive: new value better"
-
-
-def _plotly(factor: str, panels: Sequence[tuple[str, Sequence[Effect]]], suffix: str) -> bytes:
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
-
-    heights = [len(pairs) + 1 for _, pairs in panels]
-    figure = make_subplots(rows=len(panels), cols=1, row_heights=heights, vertical_spacing=0.12 / len(panels))
-    for number, (metric, pairs) in enumerate(panels, 1):
-        labels, middle, low, high = _points(metric, pairs)
-        bars = {"type": "data", "symmetric": False, "array": high, "arrayminus": low}
-        # labels may repeat: positions are numbers
-        trace = go.Scatter(
-            x=middle, y=list(range(len(labels))), error_x=bars, mode="markers", text=labels, hoverinfo="text+x",
-            marker={"color": "black"},
-        )  # fmt: skip
-        figure.add_trace(trace, row=number, col=1)
-        figure.add_vline(x=0, line_dash="dot", row=number, col=1)
-        figure.update_xaxes(title_text=_axis(metric), row=number, col=1)
-        figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=labels, autorange="reversed", row=number, col=1)
-    figure.update_layout(title=factor, showlegend=False, height=200 + 26 * sum(heights), template="plotly_white")
-    return figure.to_html(include_plotlyjs=True, full_html=True).encode()
-
-
-def _matplotlib(factor: str, panels: Sequence[tuple[str, Sequence[Effect]]], suffix: str) -> bytes:
-    import io
-
+    metrics = list(dict.fromkeys(effect.first.metric for effect in pairs))
+    panels = [(metric, [effect for effect in pairs if effect.first.metric == metric]) for metric in metrics]
     # the object interface needs no global state and no display, unlike pyplot
     from matplotlib import rc_context, style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -390,3 +349,17 @@ def _matplotlib(factor: str, panels: Sequence[tuple[str, Sequence[Effect]]], suf
         metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
         figure.savefig(file, format=suffix[1:], metadata=metadata)
     return file.getvalue()
+
+
+def _points(metric: str, pairs: Sequence[Effect]) -> tuple[list[str], list[float], list[float], list[float]]:
+    """Returns labels, differences, and the lengths of both arms of the intervals."""
+    scale = 100 if metric in PERCENT else 1
+    labels = [f"{_names(effect)}: {effect.before} -> {effect.after}" for effect in pairs]
+    middle = [scale * effect.found.difference for effect in pairs]
+    ends = [effect.found.interval or (effect.found.difference, effect.found.difference) for effect in pairs]
+    low = [m - scale * end[0] for m, end in zip(middle, ends, strict=True)]
+    return labels, middle, low, [scale * end[1] - m for m, end in zip(middle, ends, strict=True)]
+
+
+def _axis(metric: str) -> str:
+    return f"difference of {metric_label(metric)}, positive: new value better"

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gt_bench.claims.checks.homophily import class_homophily
-from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.config.option_text import OptionError
+from gt_bench.config.schema import nearest
+from gt_bench.config.tasks import TASKS
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import catalog
 from gt_bench.data.standin import shapes
-from gt_bench.tasks.registry import TASKS
 from gt_bench.utils.errors import DatasetError
 
 Range = tuple[float, float]
@@ -20,7 +21,7 @@ def range_in(option: str, text: str | None) -> Range | None:
     """Reads `100..5000`, `..5000` or `100..`, ends included.
 
     Raises:
-        RecipeError: the text is not a range, or its ends are exchanged.
+        OptionError: the text is not a range, or its ends are exchanged.
     """
     if text is None:
         return None
@@ -30,9 +31,10 @@ def range_in(option: str, text: str | None) -> Range | None:
             raise ValueError
         low, high = float(match[1] or "-inf"), float(match[2] or "inf")
     except ValueError:
-        raise RecipeError(f"{option} {text}: expected a range such as 100..5000, ..5000 or 100..") from None
+        raise OptionError("expected a range such as 100..5000, ..5000 or 100..", place=option, value=text) from None
     if low > high:
-        raise RecipeError(f"{option} {text}: the lower end is above the upper end; write {match[2]}..{match[1]}")
+        remedy = f"write {match[2]}..{match[1]}"
+        raise OptionError("the lower end is above the upper end", place=option, value=text, remedy=remedy)
     return low, high
 
 
@@ -59,9 +61,8 @@ class Filter:
     def __post_init__(self) -> None:
         for task in self.tasks:
             if not any(task in name for name in TASKS):
-                raise RecipeError(
-                    f"--task {task}: no task contains this name{nearest(task, list(TASKS))}; known: {', '.join(TASKS)}"
-                )
+                problem = f"no task contains this name{nearest(task, list(TASKS))}; known: {', '.join(TASKS)}"
+                raise OptionError(problem, place="--task", value=task)
 
     def accepts(self, dataset: str) -> bool:
         """Returns whether a dataset counts."""
@@ -69,7 +70,7 @@ class Filter:
             return False
         spec = catalog().get(dataset)
         task = spec.task if spec else None
-        if self.tasks and not any(one in (task or "") for one in self.tasks):
+        if self.tasks and not any(part in (task or "") for part in self.tasks):
             return False
         if self.nodes or self.graphs:
             shape = shapes().get(dataset)
@@ -82,11 +83,11 @@ class Filter:
             if not _within(graphs, self.graphs) or not _within(nodes / graphs, self.nodes):
                 return False
         if self.homophily:
-            found = _homophily(dataset)
-            if isinstance(found, str):
-                self.unknown[dataset] = found
+            homophily = _homophily(dataset)
+            if isinstance(homophily, str):
+                self.unknown[dataset] = homophily
                 return False
-            return _within(found, self.homophily)
+            return _within(homophily, self.homophily)
         return True
 
 

@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from gt_bench.analysis.score import aligned, check_metrics, loaded
+from gt_bench.analysis.score import check_metrics, loaded
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.papers.pair_counts import COUNT
 from gt_bench.papers.units import PERCENT, difference_text, metric_label, number_texts
-from gt_bench.schemas import Record
+from gt_bench.records.run import RunRecord
 from gt_bench.stats.paired import ExampleError
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, shipped_file
 from gt_bench.store.run_store import Store
@@ -35,6 +33,7 @@ from gt_bench.utils.terminal import print_table, print_wrapped
 RESAMPLES = 1000
 LEVEL = 0.95
 DRAWS = 100  # of a standard error
+FEWEST = 6  # examples with a difference: the sign test of five that agree has p value 0.0625
 FEW_SEEDS = 3  # whose metrics are drawn, if a draw of the metric takes long
 
 
@@ -54,13 +53,13 @@ class McNemar:
 
 
 @dataclass(frozen=True)
-class Pair:
+class SeedPair:
     """Predictions of one seed of two cells, in the same order of examples."""
 
     seed: int
     first: Predictions
     second: Predictions
-    rows: Tensor  # of the second, in the order of the first
+    rows: np.ndarray  # of the second, in the order of the first
     part: str
 
     @property
@@ -78,7 +77,8 @@ class Difference:
         first: mean over the seeds.
         second: mean over the seeds.
         interval: of first minus second, percentile bootstrap. None if the metric is undefined in too many draws.
-        word: "first" or "second" for the better cell, or "inconclusive" if the interval contains 0.
+        word: "first" or "second" for the better cell, or "inconclusive" if the interval contains 0, or if fewer than
+            FEWEST examples (or graphs) differ, which draws repeat and cannot outweigh.
     """
 
     metric: str
@@ -90,59 +90,62 @@ class Difference:
 
 def pair_up(
     first: Sequence[Predictions], second: Sequence[Predictions], names: tuple[str, str], part: str
-) -> list[Pair]:
+) -> list[SeedPair]:
     """Pairs the common seeds of two cells.
 
     Raises:
         RecipeError: tasks or examples differ, or there is no common seed.
     """
     if first[0].task != second[0].task:
-        raise RecipeError(
-            f"{names[0]} is {first[0].task} and {names[1]} is {second[0].task}: they have no common metric"
-        )
-    by_seed = {one.record["deterministic"]["seed"]: one for one in second}
+        tasks = first[0].task, second[0].task
+        problem = f"{names[0]} is {tasks[0]} and {names[1]} is {tasks[1]}: they have no common metric"
+        raise RecipeError(problem, value=tasks)
+    by_seed = {mine.record.run.seed: mine for mine in second}
     pairs, differing = [], []
-    for one in first:
-        run = one.record["deterministic"]
-        other = by_seed.get(run["seed"])
+    for mine in first:
+        run = mine.record.run
+        other = by_seed.get(run.seed)
         if other is None:
             continue
-        rows = aligned(one.parts[part], other.parts[part])
+        rows = mine.parts[part].rows_of(other.parts[part])
         if rows is None:
-            sizes = len(one.parts[part].output), len(other.parts[part].output)
-            splits = run["split"], other.record["deterministic"]["split"]
+            sizes = len(mine.parts[part].output), len(other.parts[part].output)
+            splits = run.split, other.record.run.split
             differing.append(
-                f"seed {run['seed']}: {sizes[0]} examples of {run['dataset']}, split {splits[0]}, and {sizes[1]} of "
-                f"{other.record['deterministic']['dataset']}, split {splits[1]}"
+                f"seed {run.seed}: {sizes[0]} examples of {run.dataset}, split {splits[0]}, and {sizes[1]} of "
+                f"{other.record.run.dataset}, split {splits[1]}"
             )
         else:
-            pairs.append(Pair(run["seed"], one, other, rows, part))
+            pairs.append(SeedPair(run.seed, mine, other, rows, part))
     if differing:
+        means = f"`gt-bench compare {names[0]} {names[1]}`"
         raise RecipeError(
-            f"{names[0]} and {names[1]} have different {part} sets ({differing[0]}): examples cannot be paired; "
-            f"compare cells of one dataset and split, or compare means: `gt-bench compare {names[0]} {names[1]}`"
+            f"{names[0]} and {names[1]} have different {part} sets ({differing[0]}): examples cannot be paired",
+            value=part,
+            remedy=f"compare cells of one dataset and split, or compare means: {means}",
         )
     if not pairs:
-        seeds = [", ".join(str(one.record["deterministic"]["seed"]) for one in side) for side in (first, second)]
-        raise RecipeError(f"{names[0]} has seeds {seeds[0]} and {names[1]} has seeds {seeds[1]}: no seed in common")
+        seeds = [", ".join(str(mine.record.run.seed) for mine in side) for side in (first, second)]
+        problem = f"{names[0]} has seeds {seeds[0]} and {names[1]} has seeds {seeds[1]}: no seed in common"
+        raise RecipeError(problem, value=seeds)
     return pairs
 
 
-def mcnemar(pair: Pair) -> McNemar:
+def mcnemar(pair: SeedPair) -> McNemar:
     """McNemar's exact test on one seed of a classification."""
     from scipy.stats import binomtest
 
     first, second = pair.parts
-    target = first.labels.view(-1)
+    target = first.labels.reshape(-1)
     right, other = first.output.argmax(-1) == target, second.output[pair.rows].argmax(-1) == target
     only_first, only_second = int((right & ~other).sum()), int((other & ~right).sum())
     count = only_first + only_second
     return McNemar(only_first, only_second, float(binomtest(only_first, count).pvalue) if count else 1.0)
 
 
-def bootstrap(pairs: Sequence[Pair], metric: str, resamples: int = RESAMPLES) -> Difference:
+def bootstrap(pairs: Sequence[SeedPair], metric: str, resamples: int = RESAMPLES) -> Difference:
     """Paired bootstrap of the difference of a metric, averaged over the seeds."""
-    values = [(one.first.score(metric, one.part), one.second.score(metric, one.part, one.rows)) for one in pairs]
+    values = [(pair.first.score(metric, pair.part), pair.second.score(metric, pair.part, pair.rows)) for pair in pairs]
     first, second = (statistics.fmean(column) for column in zip(*values, strict=True))
     draws = _draws(pairs, metric, resamples)
     known = draws[~np.isnan(draws)]
@@ -150,16 +153,30 @@ def bootstrap(pairs: Sequence[Pair], metric: str, resamples: int = RESAMPLES) ->
         return Difference(metric, first, second, None, "inconclusive")
     low, high = (float(v) for v in np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
     sign = 1 if pairs[0].first.create_task(metric).direction == "max" else -1
-    word = "inconclusive" if low <= 0 <= high else "first" if sign * low > 0 else "second"
+    few = _differing(pairs, metric) < FEWEST
+    word = "inconclusive" if low <= 0 <= high or few else "first" if sign * low > 0 else "second"
     return Difference(metric, first, second, (low, high), word)
 
 
-def _draws(pairs: Sequence[Pair], metric: str, resamples: int) -> np.ndarray:
+def _differing(pairs: Sequence[SeedPair], metric: str) -> int:
+    """Returns the largest number of drawn examples, or graphs, of a seed in which the models differ.
+
+    For metrics that are no mean over examples, all count.
+    """
+    counts = []
+    for pair in pairs:
+        graphs, losses = graphs_of(pair.parts[0]), _per_example(pair, metric)
+        differs = np.ones(len(pair.rows), dtype=bool) if losses is None else losses != 0
+        counts.append(int(differs.sum()) if graphs is None else sum(bool(differs[rows].any()) for rows in graphs))
+    return max(counts)
+
+
+def _draws(pairs: Sequence[SeedPair], metric: str, resamples: int) -> np.ndarray:
     """Returns mean differences over the seeds in draws of the examples; NaN where undefined, [resamples]."""
     draws = np.zeros(resamples)
     rng, shared = np.random.default_rng(0), _same_examples(pairs)
-    per_example = [_per_example(one, metric) for one in pairs]
-    graphs = [graphs_of(one.parts[0]) for one in pairs]
+    per_example = [_per_example(pair, metric) for pair in pairs]
+    graphs = [graphs_of(pair.parts[0]) for pair in pairs]
     for draw in range(resamples):
         common = _drawn(rng, graphs[0], len(pairs[0].rows)) if shared else None
         for pair, of, losses in zip(pairs, graphs, per_example, strict=True):
@@ -170,7 +187,7 @@ def _draws(pairs: Sequence[Pair], metric: str, resamples: int) -> np.ndarray:
 
 def example_error(
     cells: tuple[str, str],
-    runs: Sequence[tuple[Record, Record]],
+    runs: Sequence[tuple[RunRecord, RunRecord]],
     metric: str,
     store: Store,
     root: Path = ROOT,
@@ -191,7 +208,7 @@ def example_error(
         The error, or why it is unknown.
     """
     if metric == COUNT:
-        counted = runs[0][0]["deterministic"]["epochs"].get("pair")
+        counted = runs[0][0].run.epochs.get("pair")
         if counted is None:
             return f"{metric} counts all pairs of the same graphs, which are no independent examples"
         return ExampleError(_binomial(runs, len(counted)), shared=True)
@@ -202,28 +219,30 @@ def example_error(
                 load(cell, record, store, shipped_file(file_of(cell, root)))
                 for cell, record in zip(cells, of_run, strict=True)
             )
-            rows = aligned(first.parts["test"], second.parts["test"])
+            rows = first.parts["test"].rows_of(second.parts["test"])
             if rows is None:
                 return f"{cells[0]} and {cells[1]} have different test examples"
-            pairs.append(Pair(first.record["deterministic"]["seed"], first, second, rows, "test"))
+            pairs.append(SeedPair(first.record.run.seed, first, second, rows, "test"))
     except PredictionsError as error:
         return str(error)
     shared = _same_examples(pairs)
     if shared and _per_example(pairs[0], metric) is None:
         pairs = pairs[:FEW_SEEDS]  # what they share is what counts
+    units = [len(graphs_of(pair.parts[0]) or pair.rows) for pair in pairs]
+    if min(units) < 2:
+        return f"{metric} is of a single test example"
     draws = _draws(pairs, metric, DRAWS)
     draws = draws[~np.isnan(draws)]
-    return (
-        ExampleError(float(draws.std(ddof=1)), shared)
-        if len(draws) > 1
-        else f"{metric} is undefined in draws of examples"
-    )
+    if len(draws) < 2:
+        return f"{metric} is undefined in draws of examples"
+    # draws from n examples scatter by (n - 1) / n of the variance that n new examples have
+    return ExampleError(float(draws.std(ddof=1)) * math.sqrt(min(units) / (min(units) - 1)), shared)
 
 
-def _binomial(runs: Sequence[tuple[Record, Record]], pairs: int) -> float:
+def _binomial(runs: Sequence[tuple[RunRecord, RunRecord]], pairs: int) -> float:
     """Returns the standard error of the difference of two mean counts: binomial, with 1/2 added to both outcomes."""
     sides = zip(*runs, strict=True)
-    means = [statistics.fmean(record["deterministic"]["test"] or 0.0 for record in side) for side in sides]
+    means = [statistics.fmean(record.run.test or 0.0 for record in side) for side in sides]
     shares = [(mean + 0.5) / (pairs + 1) for mean in means]
     return math.sqrt(sum(pairs * share * (1 - share) for share in shares))
 
@@ -244,34 +263,33 @@ def _drawn(rng: np.random.Generator, graphs: Sequence[np.ndarray] | None, count:
     return np.concatenate([graphs[n] for n in rng.integers(0, len(graphs), len(graphs))])
 
 
-def _same_examples(pairs: Sequence[Pair]) -> bool:
+def _same_examples(pairs: Sequence[SeedPair]) -> bool:
     ids = [one.parts[0].example_ids for one in pairs]
     if ids[0] is None:
         return all(one is None for one in ids) and len({len(one.rows) for one in pairs}) == 1
     return all(one is not None and np.array_equal(ids[0], one) for one in ids)
 
 
-def _per_example(pair: Pair, metric: str) -> np.ndarray | None:
+def _per_example(pair: SeedPair, metric: str) -> np.ndarray | None:
     """Differences per example, [N], whose mean is the difference of the metric. None for metrics that are no mean."""
     first, second = pair.parts
     target, mine, theirs = first.labels, first.output, second.output[pair.rows]
     if metric in ("accuracy", "f1-micro") and pair.first.task.endswith("classification"):
-        truth = target.view(-1)
-        return ((mine.argmax(-1) == truth).double() - (theirs.argmax(-1) == truth).double()).numpy()
-    if metric in ("mae", "mse") and not target.isnan().any():
-        target = target.view_as(mine).double()
-        errors = [(output.double() - target).abs().flatten(1).numpy() for output in (mine, theirs)]
+        truth = target.reshape(-1)
+        return (mine.argmax(-1) == truth).astype(float) - (theirs.argmax(-1) == truth)
+    if metric in ("mae", "mse") and not np.isnan(target).any():
+        target = target.reshape(mine.shape).astype(float)
+        errors = [np.abs(output.astype(float) - target).reshape(len(target), -1) for output in (mine, theirs)]
         power = 1 if metric == "mae" else 2
         return (errors[0] ** power).mean(1) - (errors[1] ** power).mean(1)
     return None
 
 
-def _difference(pair: Pair, metric: str, rows: np.ndarray, losses: np.ndarray | None) -> float:
+def _difference(pair: SeedPair, metric: str, rows: np.ndarray, losses: np.ndarray | None) -> float:
     if losses is not None:
         return float(losses[rows].mean())
-    index = torch.from_numpy(rows)
     try:
-        return pair.first.score(metric, pair.part, index) - pair.second.score(metric, pair.part, pair.rows[index])
+        return pair.first.score(metric, pair.part, rows) - pair.second.score(metric, pair.part, pair.rows[rows])
     except ValueError:  # undefined on this draw, for example one class
         return math.nan
 
@@ -292,12 +310,12 @@ def show(
         PredictionsError: a run has no usable predictions.
     """
     (_, first), (_, second) = (loaded(name, grid, root, part) for name in names)
-    chosen = list(metrics) or [first[0].record["deterministic"]["metric"]]
+    chosen = list(metrics) or [first[0].record.run.metric]
     check_metrics(chosen, first[0])
     pairs = pair_up(first, second, names, part)
     for pair in pairs:
         _ = pair.parts[0].labels  # raises if examples have no row of their own
-    found = [bootstrap(pairs, metric, resamples) for metric in chosen]
+    differences = [bootstrap(pairs, metric, resamples) for metric in chosen]
     of_graphs = graphs_of(pairs[0].parts[0]) is not None
     tests: Mapping[int, McNemar] = (
         {pair.seed: mcnemar(pair) for pair in pairs}
@@ -311,7 +329,10 @@ def show(
                 "second": names[1],
                 "part": part,
                 "seeds": [pair.seed for pair in pairs],
-                "metrics": {one.metric: {k: v for k, v in vars(one).items() if k != "metric"} for one in found},
+                "metrics": {
+                    measured.metric: {k: v for k, v in vars(measured).items() if k != "metric"}
+                    for measured in differences
+                },
                 "mcnemar": {str(seed): vars(test) for seed, test in tests.items()},
             }
         )
@@ -321,7 +342,7 @@ def show(
     print_wrapped(f"paired bootstrap: {resamples} draws of the {drawn}, mean over the seeds, first minus second")
     print_table(
         ["metric", "first", "second", f"difference [{100 * LEVEL:g} %]", "verdict"],
-        [[metric_label(one.metric), *_numbers(one), _verdict(one)] for one in found],
+        [[metric_label(measured.metric), *_numbers(measured), _verdict(measured)] for measured in differences],
     )
     if tests:
         print_text("McNemar's exact test")
@@ -331,11 +352,11 @@ def show(
         )
 
 
-def _verdict(one: Difference) -> str:
-    return one.word if one.word == "inconclusive" else f"{one.word} is better"
+def _verdict(measured: Difference) -> str:
+    return measured.word if measured.word == "inconclusive" else f"{measured.word} is better"
 
 
-def _numbers(one: Difference) -> list[str]:
-    percent = one.metric in PERCENT
-    difference = difference_text(one.first - one.second, one.interval, percent)
-    return [*number_texts([one.first, one.second], percent), difference]
+def _numbers(measured: Difference) -> list[str]:
+    percent = measured.metric in PERCENT
+    difference = difference_text(measured.first - measured.second, measured.interval, percent)
+    return [*number_texts([measured.first, measured.second], percent), difference]

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.option_text import OptionError
 from gt_bench.config.schema import RecipeError, nearest
-from gt_bench.data.custom.dataset import METRICS
-from gt_bench.data.custom.edges import LINK
+from gt_bench.config.tasks import LINK, METRICS, TWO_CLASSES
 from gt_bench.data.custom.metric import is_custom, load_metric
-from gt_bench.data.custom.summary import TWO_CLASSES
 from gt_bench.leaderboard.collect import OWN, SHIPPED
 from gt_bench.papers.units import PERCENT, mean_and_std
-from gt_bench.schemas import Record
+from gt_bench.records.run import RunRecord
 from gt_bench.store.attempts import records_of
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, same_value, shipped_file
 from gt_bench.store.run_store import Store
@@ -88,31 +85,29 @@ def loaded(name: str, grid: Grid, root: Path = ROOT, part: str = "test") -> tupl
     """
     bare, _, source = name.partition("@")
     if source not in ("", OWN, SHIPPED):
-        raise RecipeError(f"{name}: expected {bare}@{OWN} or {bare}@{SHIPPED}, not @{source}")
+        problem = f"{name}: expected {bare}@{OWN} or {bare}@{SHIPPED}, not @{source}"
+        raise RecipeError(problem, value=name)
     cell, store = grid.find(bare), Store()
     shipped = file_of(cell.cell, root)
     result = read_result(Path("results", f"{cell.cell}.json"), cell.cell) if source != SHIPPED else None
-    records: list[Record] = []
-    if result is not None and result["runs"]:
+    records: list[RunRecord] = []
+    if result is not None and result.runs:
         records = records_of(result, store)
     elif source != OWN and shipped.exists():
         records = read(shipped).records
-    good = [record for record in records if record["deterministic"]["status"] == "ok"]
+    good = [record for record in records if record.run.status == "ok"]
     if not good:
-        raise PredictionsError(
-            f"{name}: no run with status ok, here or shipped, has predictions; run `gt-bench train {cell.cell}`"
-        )
-    if failed := Counter(one["deterministic"]["status"] for one in records if one not in good):
+        problem = "no run with status ok, here or shipped, has predictions"
+        raise PredictionsError(problem, place=name, remedy=f"run `gt-bench train {cell.cell}`")
+    if failed := Counter(one.run.status for one in records if one not in good):
         listed = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
         print_text(f"{name}: left out, as they did not end well: {listed} of {len(records)} runs", file=sys.stderr)
-    found = [load(cell.cell, record, store, shipped_file(shipped)) for record in good]
-    for one in found:
+    predictions = [load(cell.cell, record, store, shipped_file(shipped)) for record in good]
+    for one in predictions:
         if part not in one.parts:
-            raise PredictionsError(
-                f"{name}: seed {one.record['deterministic']['seed']} has predictions of {', '.join(one.parts)} only, "
-                f"not of {part}"
-            )
-    return cell, found
+            problem = f"seed {one.record.run.seed} has predictions of {', '.join(one.parts)} only, not of {part}"
+            raise PredictionsError(problem, place=name, value=part)
+    return cell, predictions
 
 
 def check_own_runs(cell: Cell, root: Path = ROOT) -> None:
@@ -122,84 +117,82 @@ def check_own_runs(cell: Cell, root: Path = ROOT) -> None:
         PredictionsError: it has only shipped records.
     """
     if not Path("results", f"{cell.cell}.json").exists() and file_of(cell.cell, root).exists():
-        raise PredictionsError(
-            f"{cell.cell}: its records are shipped, but weights are not; `gt-bench score {cell.cell} --metric NAME` "
-            f"uses stored predictions, and `gt-bench train {cell.cell}` trains it here"
-        )
+        stored = f"`gt-bench score {cell.cell} --metric NAME` uses stored predictions"
+        remedy = f"{stored}, and `gt-bench train {cell.cell}` trains it here"
+        raise PredictionsError("its records are shipped, but weights are not", place=cell.cell, remedy=remedy)
 
 
-def fitting_metrics(one: Predictions) -> tuple[str, ...]:
+def fitting_metrics(prediction: Predictions) -> tuple[str, ...]:
     """Returns the registered metrics that are meaningful for the task of a run."""
-    outputs = next(iter(one.parts.values())).output
-    if one.task not in METRICS:
-        return tuple(one.create_task(one.record["deterministic"]["metric"]).directions)
-    if one.task == LINK:
-        negatives = outputs.size(1) - 1
+    outputs = next(iter(prediction.parts.values())).output
+    if prediction.task not in METRICS:
+        return tuple(prediction.create_task(prediction.record.run.metric).directions)
+    if prediction.task == LINK:
+        negatives = outputs.shape[1] - 1
         return tuple(m for m in METRICS[LINK] if not m.startswith("hits@") or int(m.partition("@")[2]) <= negatives)
-    if one.task.endswith("classification") and outputs.size(1) != 2:
-        return tuple(name for name in METRICS[one.task] if name not in TWO_CLASSES)
-    return METRICS[one.task]
+    if prediction.task.endswith("classification") and outputs.shape[1] != 2:
+        return tuple(name for name in METRICS[prediction.task] if name not in TWO_CLASSES)
+    return METRICS[prediction.task]
 
 
-def check_metrics(names: Sequence[str], one: Predictions) -> None:
+def check_metrics(names: Sequence[str], prediction: Predictions) -> None:
     """Checks that metrics fit the task of a run.
 
     Raises:
-        RecipeError: one does not, or it is user-supplied and the targets of the run are standardised.
+        OptionError: one does not, or it is user-supplied and the targets of the run are standardised.
         MetricError: a user-supplied one cannot be used.
     """
-    known = fitting_metrics(one)
+    known = fitting_metrics(prediction)
     for name in names:
-        if is_custom(name) and one.task in METRICS:
+        if is_custom(name) and prediction.task in METRICS:
             load_metric(name)
-            if how := one.record["deterministic"]["recipe"].get("targets"):
-                raise RecipeError(
-                    f"--metric {name}: reads targets in the unit of the data, but those of this run are standardised "
-                    f"(targets: {how} in its recipe); train it with --set targets=null"
+            if how := prediction.record.run.recipe.get("targets"):
+                raise OptionError(
+                    "reads targets in the unit of the data, but those of this run are standardised "
+                    f"(targets: {how} in its recipe)",
+                    place="--metric",
+                    value=name,
+                    remedy="train it with --set targets=null",
                 )
         elif name not in known:
-            shape = ", ".join(["N", *map(str, next(iter(one.parts.values())).output.shape[1:])])
-            raise RecipeError(
-                f"--metric {name}: not a metric of {one.task} with outputs of shape [{shape}]"
-                f"{nearest(name, list(known))}; expected one of {', '.join(known)}"
-            )
+            shape = ", ".join(["N", *map(str, next(iter(prediction.parts.values())).output.shape[1:])])
+            problem = f"not a metric of {prediction.task} with outputs of shape [{shape}]{nearest(name, list(known))}"
+            raise OptionError(f"{problem}; expected one of {', '.join(known)}", place="--metric", value=name)
 
 
-def scored(found: Sequence[Predictions], metrics: Sequence[str], part: str = "test") -> list[Scored]:
+def scored(predictions: Sequence[Predictions], metrics: Sequence[str], part: str = "test") -> list[Scored]:
     """Computes metrics again for each seed. A metric that is undefined on the targets of a seed is NaN."""
     table = []
     for metric in metrics:
         values, recorded = {}, {}
-        for one in found:
-            run = one.record["deterministic"]
-            values[run["seed"]] = _value(one, metric, part)
-            said = (
-                run["test_metrics"].get(metric) if part == "test" else run["val"] if metric == run["metric"] else None
-            )
+        for prediction in predictions:
+            run = prediction.record.run
+            values[run.seed] = _value(prediction, metric, part)
+            said = run.test_metrics.get(metric) if part == "test" else run.val if metric == run.metric else None
             if said is not None:
-                recorded[run["seed"]] = said
+                recorded[run.seed] = said
         table.append(Scored(metric, values, recorded))
     return table
 
 
-def _value(one: Predictions, metric: str, part: str, rows: Tensor | None = None) -> float:
+def _value(prediction: Predictions, metric: str, part: str, rows: np.ndarray | None = None) -> float:
     try:
-        return one.score(metric, part, rows)
+        return prediction.score(metric, part, rows)
     except ValueError:  # for example one class in these rows
         return math.nan
 
 
-def by_class(found: Sequence[Predictions], metrics: Sequence[str], part: str = "test") -> list[Group]:
+def by_class(predictions: Sequence[Predictions], metrics: Sequence[str], part: str = "test") -> list[Group]:
     """Recall, precision and F1 of each class, or the metrics of each label of a multilabel task.
 
     Raises:
-        RecipeError: the task has no classes.
+        OptionError: the task has no classes.
     """
-    task = found[0].task
-    parts = [one.parts[part] for one in found]
+    task = predictions[0].task
+    parts = [prediction.parts[part] for prediction in predictions]
     if task.endswith("classification"):
         groups = []
-        for c in range(parts[0].output.size(1)):
+        for c in range(parts[0].output.shape[1]):
             cells = [_confusion(of, c) for of in parts]
             values = {
                 "recall": _mean(_ratio(hit, true) for hit, true, _ in cells),
@@ -210,52 +203,55 @@ def by_class(found: Sequence[Predictions], metrics: Sequence[str], part: str = "
         return groups
     if task.endswith("multilabel"):
         groups = []
-        for column in range(parts[0].output.size(1)):
-            values = {metric: _mean(_column(one, metric, part, column) for one in found) for metric in metrics}
+        for column in range(parts[0].output.shape[1]):
+            values = {
+                metric: _mean(_column(prediction, metric, part, column) for prediction in predictions)
+                for metric in metrics
+            }
             positives = statistics.fmean(float((of.labels[:, column] == 1).sum()) for of in parts)
             groups.append(Group(str(column), positives, values))
         return groups
-    raise RecipeError(f"--by class: {task} has no classes; expected a classification or a multilabel task")
+    remedy = "expected a classification or a multilabel task"
+    raise OptionError(f"{task} has no classes", place="--by", value="class", remedy=remedy)
 
 
 def _confusion(part: Part, c: int) -> tuple[int, int, int]:
     """Returns how many examples are of class c and predicted so, of class c, and predicted as class c."""
-    target, predicted = part.labels.view(-1) == c, part.output.argmax(-1) == c
+    target, predicted = part.labels.reshape(-1) == c, part.output.argmax(-1) == c
     return int((target & predicted).sum()), int(target.sum()), int(predicted.sum())
 
 
-def _column(one: Predictions, metric: str, part: str, column: int) -> float:
-    of = one.parts[part]
+def _column(prediction: Predictions, metric: str, part: str, column: int) -> float:
     try:
-        return one.create_task(metric).evaluate([of.output[:, [column]]], [of.labels[:, [column]]])[metric]
+        return prediction.score(metric, part, columns=[column])
     except ValueError:
         return math.nan
 
 
-def by_graph_size(found: Sequence[Predictions], metrics: Sequence[str], part: str = "test") -> list[Group]:
+def by_graph_size(predictions: Sequence[Predictions], metrics: Sequence[str], part: str = "test") -> list[Group]:
     """Metrics of the examples in graphs of similar size: at most `BINS` groups with about equally many examples.
 
     Raises:
-        RecipeError: the examples are nodes of one graph, or have several rows.
+        OptionError: the examples are nodes of one graph, or have several rows.
     """
-    sizes = [one.parts[part].graph_sizes for one in found]
-    if any(one is None for one in sizes):
-        one_graph = found[0].parts[part].nodes is None
-        raise RecipeError(
-            f"--by graph-size: examples of {found[0].record['deterministic']['dataset']} are "
-            f"{f'{found[0].level}s of one graph' if one_graph else 'several rows of a graph'}; "
-            "expected one row per graph, or nodes of many graphs"
-        )
-    arrays = [np.asarray(one) for one in sizes]
+    sizes = [prediction.parts[part].graph_sizes for prediction in predictions]
+    if any(size is None for size in sizes):
+        one_graph = predictions[0].parts[part].nodes is None
+        these = f"{predictions[0].level}s of one graph" if one_graph else "several rows of a graph"
+        problem = f"examples of {predictions[0].record.run.dataset} are {these}"
+        remedy = "expected one row per graph, or nodes of many graphs"
+        raise OptionError(problem, place="--by", value="graph-size", remedy=remedy)
+    arrays = [np.asarray(size) for size in sizes]
     edges = np.unique(np.quantile(np.concatenate(arrays), np.linspace(0, 1, BINS + 1), method="lower"))
     groups = []
     for low, high in zip(edges[:-1] if len(edges) > 1 else edges, edges[1:] if len(edges) > 1 else edges):
         last = high == edges[-1]
-        rows = [
-            torch.from_numpy(np.flatnonzero((of >= low) & ((of <= high) if last else (of < high)))) for of in arrays
-        ]
+        rows = [np.flatnonzero((of >= low) & ((of <= high) if last else (of < high))) for of in arrays]
         values = {
-            m: _mean(_value(one, m, part, of) for one, of in zip(found, rows, strict=True) if len(of)) for m in metrics
+            m: _mean(
+                _value(prediction, m, part, of) for prediction, of in zip(predictions, rows, strict=True) if len(of)
+            )
+            for m in metrics
         }
         top = high if last else high - 1
         name = f"{low}" if low == top else f"{low} to {top}"
@@ -272,63 +268,6 @@ def _mean(values: Iterable[float]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def ensemble(found: Sequence[Predictions], metrics: Sequence[str], part: str = "test") -> dict[str, float]:
-    """Metrics of the mean of the seeds' predictions: of probabilities for classes and labels, of outputs otherwise.
-
-    Raises:
-        RecipeError: the seeds have different examples, or an example has no row of its own.
-    """
-    shares = shares_of(found, part)
-    if shares is None:
-        raise RecipeError(
-            f"--ensemble: the seeds of this cell have different {part} examples (a split per seed): their predictions "
-            "cannot be averaged"
-        )
-    mean, labels = outputs_of(found[0].task, shares.mean(0)), found[0].parts[part].labels
-    return {m: found[0].create_task(m).evaluate([mean], [labels])[m] for m in metrics}
-
-
-def shares_of(runs: Sequence[Predictions], part: str) -> Tensor | None:
-    """Returns what an ensemble averages: probabilities for classes and labels, outputs otherwise.
-
-    Args:
-        runs: M runs of a task.
-        part: val or test.
-
-    Returns:
-        float64 [M, N, ...], in the order of the first run. None if the runs have different examples.
-    """
-    rows = [aligned(runs[0].parts[part], run.parts[part]) for run in runs]
-    if any(of is None for of in rows):
-        return None
-    outputs = torch.stack([run.parts[part].output[of].double() for run, of in zip(runs, rows, strict=True)])
-    if runs[0].task.endswith("classification"):
-        return outputs.softmax(-1)
-    return outputs.sigmoid() if runs[0].task.endswith("multilabel") else outputs
-
-
-def outputs_of(task: str, mean: Tensor) -> Tensor:
-    """Returns averaged `shares_of` as outputs of a model, which the metrics of a task read."""
-    if task.endswith("classification"):
-        return mean.log()
-    # finite for a probability of 0 or 1
-    return mean.logit().clamp(-1e3, 1e3) if task.endswith("multilabel") else mean
-
-
-def aligned(first: Part, second: Part) -> Tensor | None:
-    """Returns the rows of `second` in the order of `first`, long [N]. None if the two have other examples."""
-    if first.labels.shape != second.labels.shape:
-        return None
-    mine, theirs = first.example_ids, second.example_ids
-    rows = torch.arange(len(first.output))
-    if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
-        order, other = np.argsort(mine, kind="stable"), np.argsort(theirs, kind="stable")
-        if not np.array_equal(mine[order], theirs[other]):
-            return None
-        rows[torch.from_numpy(order)] = torch.from_numpy(other)
-    return rows if torch.equal(first.labels.nan_to_num(), second.labels[rows].nan_to_num()) else None
-
-
 def show(
     name: str,
     grid: Grid,
@@ -340,16 +279,24 @@ def show(
     root: Path,
 ) -> bool:
     """Prints metrics by seed and their mean, or by group. Returns whether recomputed metrics equal recorded ones."""
-    cell, found = loaded(name, grid, root, part)
-    chosen = list(metrics) or [found[0].record["deterministic"]["metric"]]
-    check_metrics(chosen, found[0])
-    table = scored(found, chosen, part)
-    groups = None if by is None else (by_class if by == "class" else by_graph_size)(found, chosen, part)
-    together = ensemble(found, chosen, part) if with_ensemble else None
+    cell, predictions = loaded(name, grid, root, part)
+    chosen = list(metrics) or [predictions[0].record.run.metric]
+    check_metrics(chosen, predictions[0])
+    table = scored(predictions, chosen, part)
+    groups = None if by is None else (by_class if by == "class" else by_graph_size)(predictions, chosen, part)
+    together = None
+    if with_ensemble:
+        from gt_bench.analysis.ensemble import of_seeds  # loads torch
+
+        together = of_seeds(predictions, chosen, part)
     if as_json:
         metrics_of = {
-            one.metric: {"seeds": {str(k): v for k, v in one.values.items()}, "mean": one.mean, "std": one.std}
-            for one in table
+            result.metric: {
+                "seeds": {str(k): v for k, v in result.values.items()},
+                "mean": result.mean,
+                "std": result.std,
+            }
+            for result in table
         }
         listed = [{"name": g.name, "examples": g.examples} | dict(g.values) for g in groups or ()]
         print_json(
@@ -357,20 +304,22 @@ def show(
         )
     elif groups is not None:
         columns = list(groups[0].values)
-        print_text(f"{name}: {part}, mean of {len(found)} seeds")
+        print_text(f"{name}: {part}, mean of {len(predictions)} seeds")
         print_table(
             [str(by), "examples", *map(_head, columns)],
             [[g.name, f"{g.examples:.4g}", *(_text(m, g.values[m]) for m in columns)] for g in groups],
         )
     else:
-        unit = "σ" if found[0].record["deterministic"]["recipe"].get("targets") else ""
-        rows = [[str(seed), *(_text(one.metric, one.values[seed]) for one in table)] for seed in table[0].values]
-        rows.append(["mean", *(_text(one.metric, one.mean, one.std) for one in table)])
+        unit = "σ" if predictions[0].record.run.recipe.get("targets") else ""
+        rows = [
+            [str(seed), *(_text(result.metric, result.values[seed]) for result in table)] for seed in table[0].values
+        ]
+        rows.append(["mean", *(_text(result.metric, result.mean, result.std) for result in table)])
         if together:
             rows.append(["ensemble", *(_text(metric, value) for metric, value in together.items())])
         print_text(f"{name}: {part}, from stored predictions")
         print_table(["seed", *(_head(metric, unit) for metric in chosen)], rows)
-    differing = [f"{one.metric} of seed {seed}" for one in table for seed in one.differing]
+    differing = [f"{result.metric} of seed {seed}" for result in table for seed in result.differing]
     if differing:
         print_text(f"not the value of the record: {', '.join(differing)}; `gt-bench store verify` checks both")
     return not differing

@@ -1,14 +1,18 @@
 """Arguments of `gt_bench.evaluate`, which a program may give in any type."""
 
 import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, StrictBool
 
-from gt_bench.config.schema import Positive, validated
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.schema import Positive, RecipeError, validated
 from gt_bench.config.search_section import SearchMethod
 from gt_bench.data.custom.description import Description, Text
-from gt_bench.schemas import Settings
+from gt_bench.utils.errors import UserError
+from gt_bench.utils.json_types import Settings
 
 
 def _seeds(value: Any) -> list[int]:
@@ -29,7 +33,11 @@ def _names(value: Any) -> Any:
 def _spaces(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    return {key: {"choices": list(one)} if isinstance(one, list | tuple) else one for key, one in value.items()}
+    for key, one in value.items():
+        if isinstance(one, tuple):
+            bounds = f', or {{"low": {one[0]!r}, "high": {one[1]!r}}} for a range' if len(one) == 2 else ""
+            raise ValueError(f"{key}: a tuple is ambiguous; write {list(one)} for choices{bounds}")
+    return {key: {"choices": one} if isinstance(one, list) else one for key, one in value.items()}
 
 
 class Arguments(Description):
@@ -71,5 +79,24 @@ def checked(arguments: Settings) -> Arguments:
         DatasetError: the split is invalid.
     """
     given = {key: value for key, value in arguments.items() if value is not None}
+    for key, value in given.items():
+        if key in Recipe.model_fields and key not in Arguments.model_fields:
+            raise RecipeError(
+                "is a key of a recipe, not an argument of evaluate",
+                place=key,
+                value=value,
+                remedy=f"use set={{{key!r}: {value!r}}}",
+            )
     empty: Settings = {"set": {}, "search": None, "space": {}, "method": {}, "against": []}
     return validated(Arguments, empty | given, "evaluate")
+
+
+@contextmanager
+def noting_options() -> Iterator[None]:
+    """Add to an error of the block that options of `gt-bench try`, which its remedy names, are arguments here."""
+    try:
+        yield
+    except UserError as error:
+        if "--" in str(error):
+            error.add_note('in Python: `--drop year` is drop="year", `--set epochs=2` is set={"epochs": 2}')
+        raise

@@ -10,6 +10,7 @@ from gt_bench.data.custom.description import Description
 from gt_bench.data.custom.source import Reader
 from gt_bench.data.packed import PackedDataset, PackedHeader
 from gt_bench.data.prepare import prepared_dataset
+from gt_bench.data.readers import located
 from gt_bench.plugins.datasets import undeclared
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import write_bytes
@@ -32,7 +33,7 @@ def described(text: str, options: Description) -> tuple[PackedHeader, Reader | N
     spec = undeclared(text, options)
     if (reader := spec.arguments.get("reader")) is None:
         return prepared_dataset(spec.name, "data", (), print).header, None
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, located(f"dataset {spec.name!r}"):
         spec.prepare(spec, {}, Path(folder, spec.name))
         return PackedDataset.open(Path(folder, spec.name)).header, reader
 
@@ -44,25 +45,26 @@ def written(path: Path, reader: Reader | None, header: PackedHeader) -> None:
         DatasetError: it is a dataset of the benchmark.
     """
     if reader is None:
-        raise DatasetError(f"{header.name} is a dataset of the benchmark, which needs no description")
-    found: dict[str, Any] = {"task": header.task, "metric": header.metric}
+        problem = "is a dataset of the benchmark, which needs no description"
+        raise DatasetError(problem, file=f"dataset {header.name!r}")
+    declared: dict[str, Any] = {"task": header.task, "metric": header.metric}
     columns = header.provenance["columns"]
     if not reader.of_arrays:
         for column in columns:
             name, role = column["name"], column["role"]
             if role in ("id", "weight", "time", "group"):
-                found[role] = name
+                declared[role] = name
             elif role == "label":
-                found.setdefault("target", []).append(name)
+                declared.setdefault("target", []).append(name)
             elif role == "feature":
                 key = "categories" if column["kind"] == "category" else "numbers"
-                found.setdefault(key, []).append(f"{column['table']}.{name}")
+                declared.setdefault(key, []).append(f"{column['table']}.{name}")
             elif role == "not used":
-                found.setdefault("drop", []).append(f"{column['table']}.{name}")
-        found["ends"] = [c["name"] for end in ("source", "target") for c in columns if c["role"] == f"{end} node"]
+                declared.setdefault("drop", []).append(f"{column['table']}.{name}")
+        declared["ends"] = [c["name"] for end in ("source", "target") for c in columns if c["role"] == f"{end} node"]
     if header.statistics["symmetric"] or reader.description.undirected is not None:
-        found["undirected"] = bool(header.statistics["symmetric"])
-    content = Description.parsed(reader.description.content() | found, str(path)).content()
+        declared["undirected"] = bool(header.statistics["symmetric"])
+    content = Description.parsed(reader.description.content() | declared, str(path)).content()
     write_bytes(path, yaml.safe_dump(content, sort_keys=False, width=100).encode())
 
 

@@ -13,24 +13,53 @@ suites/PAPER/checks.py.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from inspect import signature
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from gt_bench.claims.checks.registry import SUITE_CHECKS, CheckResult, Comparison, all_checks, find_check, is_withheld
+from gt_bench.claims.checks.registry import (
+    SUITE_CHECKS,
+    CheckResult,
+    RivalComparison,
+    all_checks,
+    find_check,
+    is_withheld,
+)
 from gt_bench.config.schema import RecipeError, Strict, nearest, read_yaml, validated
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.verdicts import compared, runs_in_full
-from gt_bench.papers.published import PublishedError, lookup
-from gt_bench.schemas import Row
+from gt_bench.data.registry import catalog
+from gt_bench.leaderboard.row import Row
+from gt_bench.leaderboard.verdicts import compared
+from gt_bench.papers.published import lookup
+from gt_bench.papers.results_file import PublishedError
+from gt_bench.stats.claim import ClaimWord
 from gt_bench.utils.paths import suite_folders
 
 CLAIMS = "claims.yaml"  # in the folder of a suite
-HOLDS, AS_PUBLISHED, FAILS, UNDECIDED, NOT_TESTED = "holds", "agrees in the paper", "fails", "undecided", "not tested"
-INCONSISTENT = "inconsistent in the paper"
-VERDICTS = (HOLDS, AS_PUBLISHED, FAILS, INCONSISTENT, UNDECIDED, NOT_TESTED)
+
+
+class ClaimVerdict(StrEnum):
+    """The verdict on a claim."""
+
+    HOLDS = "holds"
+    AS_PUBLISHED = "agrees in the paper"
+    FAILS = "fails"
+    INCONSISTENT = "inconsistent in the paper"
+    UNDECIDED = "undecided"
+    NOT_TESTED = "not tested"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The verdict on a claim, and the reason; `provisional`: whether the reason contains incomplete runs."""
+
+    verdict: ClaimVerdict
+    why: str
+    provisional: bool = False
 
 
 class Test(Strict):
@@ -98,7 +127,7 @@ def load_claims() -> list[Claim]:
     ids = [claim.id for claim in claims]
     if twice := sorted({i for i in ids if ids.count(i) > 1}):
         both = " and ".join(f"{claim.paper}/{CLAIMS}" for claim in claims if claim.id == twice[0])
-        raise RecipeError(f"{both}: two claims are named {twice[0]!r}")
+        raise RecipeError(f"two claims are named {twice[0]!r}", file=both, value=twice[0])
     return claims
 
 
@@ -111,8 +140,8 @@ def claims_of(paper: str, folder: Path) -> list[Claim]:
     path = folder / CLAIMS
     if not path.exists():
         return []
-    content = validated(Claims, read_yaml(path), str(path)).claims
-    claims = [validated(Claim, {"paper": paper, **claim}, f"{path}: claim {n}") for n, claim in enumerate(content, 1)]
+    content = validated(Claims, read_yaml(path), path).claims
+    claims = [validated(Claim, {"paper": paper, **claim}, path, f"claim {n}") for n, claim in enumerate(content, 1)]
     kinds = all_checks()
     # a claim may use a check of another suite
     if codes := [str(other / SUITE_CHECKS) for other in suite_folders().values() if is_withheld(other)]:
@@ -121,24 +150,25 @@ def claims_of(paper: str, folder: Path) -> list[Claim]:
         claims = [c.model_copy(update=withheld) if c.test and c.test.kind not in kinds else c for c in claims]
     for claim in claims:
         if claim.test and claim.test.kind not in kinds:
-            raise RecipeError(
-                f"{path}: {claim.id}: unknown kind of test {claim.test.kind!r}{nearest(claim.test.kind, list(kinds))}"
-            )
+            problem = f"unknown kind of test {claim.test.kind!r}{nearest(claim.test.kind, list(kinds))}"
+            raise RecipeError(problem, file=path, place=claim.id, value=claim.test.kind)
         if not claim.test and not claim.needs:
-            raise RecipeError(f"{path}: {claim.id}: expected a key `test`, or `needs` with what a test would require")
+            problem = "expected a key `test`, or `needs` with what a test would require"
+            raise RecipeError(problem, file=path, place=claim.id)
     return claims
 
 
 def evaluate_claim(
     claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), path: str = CLAIMS, rules: Rules | None = None
-) -> tuple[str, str]:
+) -> Evaluation:
     """Evaluates one claim; arguments, result and errors as of `_evaluated`. Data that were made here are named."""
-    verdict, why = _evaluated(claim, rows, data, path, rules)
-    made = claim.made_here and verdict != NOT_TESTED
-    return verdict, f"on data made here ({claim.made_here}): {why}" if made else why
+    evaluation = _evaluated(claim, rows, data, path, rules)
+    if not claim.made_here or evaluation.verdict == ClaimVerdict.NOT_TESTED:
+        return evaluation
+    return replace(evaluation, why=f"on data made here ({claim.made_here}): {evaluation.why}")
 
 
-def _evaluated(claim: Claim, rows: Sequence[Row], data: Path, path: str, rules: Rules | None) -> tuple[str, str]:
+def _evaluated(claim: Claim, rows: Sequence[Row], data: Path, path: str, rules: Rules | None) -> Evaluation:
     """Evaluates one claim.
 
     Args:
@@ -149,37 +179,42 @@ def _evaluated(claim: Claim, rows: Sequence[Row], data: Path, path: str, rules: 
         path: file of the claim, for messages.
         rules: rules of verdicts (`run.verdict` of params.yaml).
 
-    Returns:
-        (verdict, reason).
-
     Raises:
-        RecipeError: the claim refers to a number that is not published, or has invalid arguments.
+        PublishedError: the claim refers to a number that is not published.
+        RecipeError: it has invalid arguments.
     """
     if claim.test is None:
-        return NOT_TESTED, f"needs {claim.needs}"
+        return Evaluation(ClaimVerdict.NOT_TESTED, f"needs {claim.needs}")
     test = find_check(claim.test.kind)
     parameters = signature(test).parameters
-    rows = [row for row in rows if not row["chosen_on_test"]]
+    rows = [row for row in rows if not row.chosen_on_test]
     arguments = claim.test.arguments | {k: v for k, v in {"data": data, "rows": rows}.items() if k in parameters}
     try:
-        found = test(paper=claim.paper, **arguments)
+        result = test(paper=claim.paper, **arguments)
     except PublishedError as error:
-        raise RecipeError(f"{path}: {claim.id}: {error}") from None
+        raise error.within(path, claim.id) from None
     except ValidationError as error:
         first = error.errors()[0]
-        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise RecipeError(f"{path}: {claim.id}: invalid arguments of the test {claim.test.kind}: {said}") from None
+        place = f"{claim.id}.{'.'.join(map(str, first['loc']))}"
+        problem = f"invalid arguments of the test {claim.test.kind}: {first['msg']}"
+        raise RecipeError(problem, file=path, place=place, value=first["input"]) from None
     except TypeError as error:
-        raise RecipeError(f"{path}: {claim.id}: invalid arguments of the test {claim.test.kind}: {error}") from None
-    if not found.computed:
-        return NOT_TESTED, found.reason
-    if found.holds is None:
-        return UNDECIDED, found.reason
-    if not found.holds:
-        return INCONSISTENT if found.internal else FAILS, found.reason
-    if found.confirmed:
-        return HOLDS, found.reason
-    return _by_runs(found, rows, rules)
+        problem = f"invalid arguments of the test {claim.test.kind}: {error}"
+        raise RecipeError(problem, file=path, place=claim.id) from None
+    if not result.computed:
+        return Evaluation(ClaimVerdict.NOT_TESTED, result.reason)
+    if result.holds is None:
+        return Evaluation(ClaimVerdict.UNDECIDED, result.reason)
+    if not result.holds:
+        return Evaluation(ClaimVerdict.INCONSISTENT if result.internal else ClaimVerdict.FAILS, result.reason)
+    if result.confirmed:
+        return Evaluation(ClaimVerdict.HOLDS, result.reason)
+    by_runs = _by_runs(result, rows, rules)
+    datasets = sorted({comparison.ours[3] for comparison in result.comparisons})
+    made = [name for name in datasets if (spec := catalog().get(name)) and not spec.files]
+    if not made or by_runs.verdict == ClaimVerdict.AS_PUBLISHED:
+        return by_runs
+    return replace(by_runs, why=f"on data made here ({', '.join(made)}): {by_runs.why}")
 
 
 def levels(count: int, least: int, rivals: int = 1, rank: int = 1) -> tuple[float, float]:
@@ -198,131 +233,134 @@ def levels(count: int, least: int, rivals: int = 1, rank: int = 1) -> tuple[floa
     return 1 / ((count - least + 1) * rank), 1 / (max(least, 1) * (rivals - rank + 1))
 
 
-def _by_runs(found: CheckResult, rows: Sequence[Row], rules: Rules | None) -> tuple[str, str]:
+def _by_runs(check: CheckResult, rows: Sequence[Row], rules: Rules | None) -> Evaluation:
     """Returns the verdict on a claim that agrees with the published numbers, by our runs.
 
     Complete runs decide. The result of incomplete runs is added to the reason and marked as provisional. The level is
     divided among the comparisons (`levels`).
     """
-    pairs = list(zip(found.comparisons, _words(found, rows, rules), strict=True))
-    outcomes, names = [_outcome(*pair) for pair in pairs], [_name(*pair) for pair in pairs]
-    decided = [complete for complete, _ in outcomes]
+    pairs = list(zip(check.comparisons, _results(check, rows, rules), strict=True))
+    names = [_name(*pair) for pair in pairs]
+    decided = [_of(comparison, [[r for r in its if r.complete] for its in by_rival]) for comparison, by_rival in pairs]
     count = len(decided)
-    wins, losses = decided.count(WON), decided.count(LOST)
-    if found.max_wins is None:
-        least = count if found.min_wins is None else found.min_wins
+    wins, losses = decided.count(ClaimWord.HOLDS), decided.count(ClaimWord.FAILS)
+    if check.max_wins is None:
+        least = count if check.min_wins is None else check.min_wins
+        against, wanted = ClaimWord.FAILS, f"; the claim needs {least} of {count}" if least < count else ""
         failed, holds = losses > count - least, bool(count) and wins >= least
+        said = f"claim holds in {'all ' if wins == count else f'{wins} of '}{count} comparisons"
     else:
         # a method that complete runs do not show to be better supports the claim
-        failed, holds = wins > found.max_wins, bool(count) and count - losses - decided.count(OPEN) <= found.max_wins
+        against, wanted, undecided = ClaimWord.HOLDS, "", decided.count(ClaimWord.UNDECIDED)
+        failed, holds = wins > check.max_wins, bool(count) and count - losses - undecided <= check.max_wins
+        said = f"better in {wins} of {count} comparisons, at most {check.max_wins} by the claim"
     if failed:
-        against = [
-            name for name, word in zip(names, decided, strict=True) if word == (LOST if found.max_wins is None else WON)
-        ]
-        wanted = f"; the claim needs {least} of {count}" if found.max_wins is None and least < count else ""
-        return (
-            FAILS,
-            f"our runs: claim fails in {len(against)} of {count} comparisons{wanted}: {'; '.join(against[:3])}",
-        )
+        those = [name for name, word in zip(names, decided, strict=True) if word == against]
+        why = f"our runs: claim fails in {len(those)} of {count} comparisons{wanted}: {'; '.join(those[:3])}"
+        return Evaluation(ClaimVerdict.FAILS, why)
     if holds:
-        if found.max_wins is not None:
-            return HOLDS, f"our runs: better in {wins} of {count} comparisons, at most {found.max_wins} by the claim"
-        return HOLDS, f"our runs: claim holds in {'all ' if wins == count else f'{wins} of '}{count} comparisons"
+        return Evaluation(ClaimVerdict.HOLDS, f"our runs: {said}")
     if any(decided):
-        return UNDECIDED, f"as published: {found.reason}; runs have decided {wins + losses} of {count} comparisons"
-    return AS_PUBLISHED, "; ".join(
-        [found.reason, *_provisional(names, [partial_values for _, partial_values in outcomes])]
-    )
+        why = f"as published: {check.reason}; runs have decided {wins + losses} of {count} comparisons"
+        return Evaluation(ClaimVerdict.UNDECIDED, why)
+    by_all = _provisional(names, pairs)
+    return Evaluation(ClaimVerdict.AS_PUBLISHED, "; ".join([check.reason, *by_all]), bool(by_all))
 
 
-WON, LOST, OPEN = "won", "lost", "open"
-_SAYS = {"claim holds": WON, "claim fails": LOST, "undecided": OPEN}
+class _Result(NamedTuple):
+    """The result of one comparison with a rival, by `runs` of `full` runs of the side that has fewer."""
+
+    word: ClaimWord
+    runs: int
+    full: int
+
+    @property
+    def complete(self) -> bool:
+        return self.runs >= self.full
 
 
-def _words(found: CheckResult, rows: Sequence[Row], rules: Rules | None) -> list[list[set[str]]]:
+def _results(check: CheckResult, rows: Sequence[Row], rules: Rules | None) -> list[list[list[_Result]]]:
     """Returns the results of our runs for each comparison and each of its rivals, at the levels of `levels`.
 
-    Our run of the first method is compared with our run of the rival, or with the rival's published number. A result
-    ends in ", n of m runs" if a side is incomplete. Complete runs are not compared with incomplete ones.
+    Our run of the first method is compared with our run of the rival, or with the rival's published number. Complete
+    runs are not compared with incomplete ones.
     """
     ours: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows if found.comparisons else ():
-        if row["published_place"] and row["mean"] is not None and row["interval_low"] is not None:
-            ours.setdefault(tuple(row["published_place"]), []).append(row)
-    said, rules, count = [], rules or Rules(), len(found.comparisons)
-    least = (count if found.min_wins is None else found.min_wins) if found.max_wins is None else found.max_wins + 1
-    for comparison in found.comparisons:
-        by_rival = []
+    for row in rows if check.comparisons else ():
+        if row.published and row.interval is not None:
+            ours.setdefault(row.published.place, []).append(row)
+    results, rules, count = [], rules or Rules(), len(check.comparisons)
+    least = (count if check.min_wins is None else check.min_wins) if check.max_wins is None else check.max_wins + 1
+    for comparison in check.comparisons:
         won, lost = (
             rules.model_copy(update={"level": part * rules.level})
             for part in levels(count, min(least, count), len(comparison.rivals), comparison.rank)
         )
+        by_rival = []
         for rival in comparison.rivals:
-            complete = [row for row in ours.get(rival, ()) if not row["provisional"]]
-            words = set()
+            complete = [row for row in ours.get(rival, ()) if not row.provisional]
+            mine = []
             for row in ours.get(comparison.ours, ()):
-                rivals = complete or (ours.get(rival, []) if row["provisional"] else [])
+                rivals = complete or (ours.get(rival, []) if row.provisional else [])
                 word = compared(row, lookup(*rival), rivals, won).word
-                if word == "claim fails":
-                    word = compared(row, lookup(*rival), rivals, lost).word
-                elif word == "undecided" and lost.level > won.level:
-                    failed = compared(row, lookup(*rival), rivals, lost).word
-                    word = failed if failed == "claim fails" else word
-                short = min([row, *rivals], key=lambda one: one["runs"] / runs_in_full(one))
-                full = runs_in_full(short)
-                words.add(f"{word}, {short['runs']} of {full} runs" if short["runs"] < full else word)
-            by_rival.append(words)
-        said.append(by_rival)
-    return said
+                if word == ClaimWord.FAILS or (word == ClaimWord.UNDECIDED and lost.level > won.level):
+                    at_loss = compared(row, lookup(*rival), rivals, lost).word
+                    word = at_loss if word == ClaimWord.FAILS or at_loss == ClaimWord.FAILS else word
+                sides = (one.summary for one in (row, *rivals))
+                short = min(sides, key=lambda side: side.runs / max(side.full, 1))
+                mine.append(_Result(word, short.runs, short.full))
+            by_rival.append(mine)
+        results.append(by_rival)
+    return results
 
 
-def _outcome(comparison: Comparison, words: Sequence[set[str]]) -> tuple[str | None, tuple[str, str] | None]:
-    """Returns (outcome by complete runs, (outcome by all runs so far, how many runs)). None where nothing was run."""
-    complete = [{_SAYS[word] for word in by_rival & _SAYS.keys()} for by_rival in words]
-    partial_values = [{_SAYS[word.partition(", ")[0]] for word in by_rival} for by_rival in words]
-    runs = sorted({word.partition(", ")[2] for by_rival in words for word in by_rival if ", " in word})
-    return _of(comparison, complete), (
-        (said, " and ".join(runs)) if runs and (said := _of(comparison, partial_values)) else None
-    )
-
-
-def _of(comparison: Comparison, words: Sequence[set[str]]) -> str | None:
-    """Returns the outcome; it is open if two recipes of one rival differ."""
+def _of(comparison: RivalComparison, results: Sequence[Sequence[_Result]]) -> ClaimWord | None:
+    """Returns the outcome; it is undecided if two recipes of one rival differ. None where nothing was run."""
+    words = [{result.word for result in by_rival} for by_rival in results]
     if not any(words):
         return None
-    if sum(by_rival == {LOST} for by_rival in words) >= comparison.rank:
-        return LOST
-    return WON if sum(by_rival != {WON} for by_rival in words) < comparison.rank else OPEN
+    if sum(by_rival == {ClaimWord.FAILS} for by_rival in words) >= comparison.rank:
+        return ClaimWord.FAILS
+    won = sum(by_rival != {ClaimWord.HOLDS} for by_rival in words) < comparison.rank
+    return ClaimWord.HOLDS if won else ClaimWord.UNDECIDED
 
 
-def _name(comparison: Comparison, words: Sequence[set[str]]) -> str:
+def _name(comparison: RivalComparison, results: Sequence[Sequence[_Result]]) -> str:
     """Returns both sides of a comparison and its column.
 
     Of several rivals, those that are ahead in our runs are named, or else those that are not beaten.
     """
-    pairs = list(zip(comparison.rivals, words, strict=True))
-    ahead = [rival for rival, said in pairs if any(word.startswith("claim fails") for word in said)]
-    level = [rival for rival, said in pairs if any(word.startswith("undecided") for word in said)]
+    words = [{result.word for result in by_rival} for by_rival in results]
+    ahead, level = (
+        [rival for rival, its in zip(comparison.rivals, words, strict=True) if word in its]
+        for word in (ClaimWord.FAILS, ClaimWord.UNDECIDED)
+    )
     shown = ahead or level or comparison.rivals
     rivals = shown[0][2] if len(shown) == 1 else f"{shown[0][2]} and {len(shown) - 1} others"
     _, _, method, dataset, metric, split = comparison.ours
     return f"{method} and {rivals} on {dataset} ({metric}, {split})"
 
 
-def _provisional(names: Sequence[str], said: Sequence[tuple[str, str] | None]) -> list[str]:
+def _provisional(
+    names: Sequence[str], pairs: Sequence[tuple[RivalComparison, Sequence[Sequence[_Result]]]]
+) -> list[str]:
     """Returns a phrase on the result of incomplete runs, none if there are none."""
-    found = [(name, *one) for name, one in zip(names, said, strict=True) if one]
-    if not found:
+    provisional: list[tuple[str, ClaimWord]] = []
+    runs: set[tuple[int, int]] = set()
+    for name, (comparison, by_rival) in zip(names, pairs, strict=True):
+        partial = {(result.runs, result.full) for its in by_rival for result in its if not result.complete}
+        if partial and (word := _of(comparison, by_rival)):
+            provisional.append((name, word))
+            runs |= partial
+    if not provisional:
         return []
-    words = [word for _, word, _ in found]
-    labels = {WON: "hold", LOST: "fail", OPEN: "undecided"}
+    words = [word for _, word in provisional]
+    labels = {ClaimWord.HOLDS: "hold", ClaimWord.FAILS: "fail", ClaimWord.UNDECIDED: "undecided"}
     counts = ", ".join(f"{words.count(word)} {short}" for word, short in labels.items() if word in words)
-    other = [f"{labels[word]}: {name}" for name, word, _ in found if word != WON]
+    other = [f"{labels[word]}: {name}" for name, word in provisional if word != ClaimWord.HOLDS]
     first = f" ({'; '.join(other[:3])}{' ...' if len(other) > 3 else ''})" if other else ""
-    return [
-        f"provisional, by {' and '.join(sorted({runs for *_, runs in found}))}, of {len(said)} comparisons: "
-        f"{counts}{first}"
-    ]
+    by = " and ".join(f"{some} of {full} runs" for some, full in sorted(runs))
+    return [f"provisional, by {by}, of {len(names)} comparisons: {counts}{first}"]
 
 
 def needs_data(claim: Claim) -> bool:
@@ -332,8 +370,8 @@ def needs_data(claim: Claim) -> bool:
 
 def evaluate_claims(
     claims: Sequence[Claim], rows: Sequence[Row] = (), data: Path = Path("data"), rules: Rules | None = None
-) -> dict[str, tuple[str, str]]:
-    """Returns (verdict, reason) of each claim by its id.
+) -> dict[str, Evaluation]:
+    """Returns the verdict on each claim by its id.
 
     Raises:
         RecipeError: as for `evaluate_claim`.

@@ -11,7 +11,6 @@ from gt_bench.leaderboard.collect import every_row
 from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.io import write_bytes
-from gt_bench.utils.paths import suite_name
 
 
 def show_claims(
@@ -30,24 +29,22 @@ def show_claims(
         records: folder of shipped records.
         data: folder that contains packed/.
         write: file that the claims are written to as Markdown.
-        as_json: print JSON (docs/json.md) instead.
+        as_json: print JSON (docs/json_output.md) instead.
 
     Raises:
         RecipeError: the paper has no claims.
     """
-    paper = paper and suite_name(paper)
     chosen = [claim for claim in load_claims() if paper in (None, claim.paper)]
     if not chosen:
         known = list(dict.fromkeys(claim.paper for claim in load_claims()))
-        raise RecipeError(
-            f"no claims of a paper {paper!r}{nearest(paper or '', known)}; papers with claims: {', '.join(known)}"
-        )
+        problem = f"no claims of a paper {paper!r}{nearest(paper or '', known)}; papers with claims: {', '.join(known)}"
+        raise RecipeError(problem, value=paper)
     verdicts = evaluate_claims(chosen, every_row(grid, records), data, grid.run.verdict)
     if as_json:
         keys = {"id", "paper", "place", "sentence", "case"}
         print_json(
             [
-                claim.model_dump(include=keys) | dict(zip(("verdict", "why"), verdicts[claim.id], strict=True))
+                claim.model_dump(include=keys) | {"verdict": verdicts[claim.id].verdict, "why": verdicts[claim.id].why}
                 for claim in chosen
             ]
         )

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gt_bench.claims.evaluate import AS_PUBLISHED, VERDICTS, Claim
+from gt_bench.claims.evaluate import Claim, ClaimVerdict, Evaluation
 from gt_bench.utils.format import markdown_line
 
 # checks that compare or subtract numbers of the tables of one paper
@@ -13,7 +13,7 @@ ARITHMETIC = {
 }  # fmt: skip
 
 
-def table_of(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> list[str]:
+def table_of(claims: Sequence[Claim], verdicts: Mapping[str, Evaluation]) -> list[str]:
     """Returns the claims as a Markdown table, paper by paper, with a line of counts.
 
     Claims that only restate the tables of a paper, and for which nothing was run, are combined into one line per paper.
@@ -25,12 +25,12 @@ def table_of(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -
         for claim in claims:
             if claim.paper != paper:
                 continue
-            verdict, why = verdicts[claim.id]
-            if restates_tables(claim, verdict, why):
+            evaluation = verdicts[claim.id]
+            if restates_tables(claim, evaluation):
                 trivial.append(claim)
                 continue
-            why += f" (read as: {claim.note})" if claim.note else ""
-            lines.append(markdown_line((claim.paper, claim.place, claim.text, verdict, why)))
+            why = evaluation.why + (f" (read as: {claim.note})" if claim.note else "")
+            lines.append(markdown_line((claim.paper, claim.place, claim.text, evaluation.verdict, why)))
         if trivial:
             folded += len(trivial)
             places = Counter(claim.place for claim in trivial)
@@ -38,27 +38,33 @@ def table_of(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -
             text = "claims that restate" if len(trivial) > 1 else "claim that restates"
             why = "published numbers compared or subtracted; nothing was run"
             lines.append(
-                markdown_line((paper, listed, f"{len(trivial)} {text} the paper's own tables", AS_PUBLISHED, why))
+                markdown_line(
+                    (paper, listed, f"{len(trivial)} {text} the paper's own tables", ClaimVerdict.AS_PUBLISHED, why)
+                )
             )
-    counts = Counter(verdict for verdict, _ in (verdicts[claim.id] for claim in claims))
-    said = f"{len(claims)} claims: " + ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    counts = Counter(verdicts[claim.id].verdict for claim in claims)
+    said = f"{len(claims)} claims: " + ", ".join(f"{counts[word]} {word}" for word in ClaimVerdict if counts[word])
     return [*lines, "", said + (f" ({folded} of them restate the papers' own tables)." if folded else ".")]
 
 
-def restates_tables(claim: Claim, verdict: str, why: str) -> bool:
+def restates_tables(claim: Claim, evaluation: Evaluation) -> bool:
     """Returns whether a claim only restates the tables of its paper, and no run of ours concerns it."""
     return (
         bool(claim.test and claim.test.kind in ARITHMETIC)
-        and verdict == AS_PUBLISHED
-        and "; provisional, by " not in why
+        and evaluation.verdict == ClaimVerdict.AS_PUBLISHED
+        and not evaluation.provisional
     )
 
 
-def show(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> None:
+def show(claims: Sequence[Claim], verdicts: Mapping[str, Evaluation]) -> None:
     """Prints all claims on the terminal."""
     from gt_bench.utils.terminal import print_table
 
-    texts = [(claim.paper, claim.place, claim.text, *verdicts[claim.id]) for claim in claims]
+    texts = [
+        (claim.paper, claim.place, claim.text, evaluation.verdict, evaluation.why)
+        for claim in claims
+        if (evaluation := verdicts[claim.id])
+    ]
     print_table(
         ("paper", "place", "claim", "verdict", "why"),
         texts,
@@ -70,7 +76,7 @@ def show(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> No
     print(table_of(claims, verdicts)[-1])
 
 
-def page(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> str:
+def page(claims: Sequence[Claim], verdicts: Mapping[str, Evaluation]) -> str:
     """Returns the text of docs/claims.md."""
     head = [
         "# The papers' claims, tested",
@@ -80,7 +86,7 @@ def page(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> st
         "packed data. Words in quotation marks are the paper's; others are read off a table, an equation or the "
         "released code, or are",
         "asked here. Brackets name the part of a sentence that is tested. [The verdicts]("
-        "verdicts.md#verdicts-on-claims-of-the-text) are computed.",
+        "statistics.md#claims-of-the-text) are computed.",
         "`gt-bench claims PAPER` also lists the claims that restate tables.",
         "",
     ]

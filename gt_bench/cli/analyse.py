@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, Records, every_cell
+from gt_bench.cli.options import RECORDS, AsJson, Records, every_cell, listed
 from gt_bench.utils.format import print_json, print_text
 
 
@@ -58,19 +58,20 @@ def rank(
 ) -> None:
     """Rank models over datasets: Bradley-Terry strengths, win rates, average ranks with their critical difference."""
     from gt_bench.analysis import rank as ranking
+    from gt_bench.analysis import rank_text
+    from gt_bench.analysis.dataset_numbers import chosen, entries
     from gt_bench.analysis.datasets import Filter, range_in
+    from gt_bench.config.option_text import OptionError
     from gt_bench.config.schema import RecipeError, nearest
 
     grid = every_cell()
     cells = grid.chosen(names or [])
-    datasets = _listed(dataset)
+    datasets = listed(dataset)
     known = list(dict.fromkeys(cell.dataset for cell in cells))
     for name in datasets:
         if name not in known:
-            raise RecipeError(
-                f"--dataset {name}: no cell {'of ' + ', '.join(names) + ' ' if names else ''}has this dataset"
-                f"{nearest(name, known)}; `gt-bench list` shows the cells"
-            )
+            problem = f"no cell {'of ' + ', '.join(names) + ' ' if names else ''}has this dataset{nearest(name, known)}"
+            raise OptionError(problem, place="--dataset", value=name, remedy="`gt-bench list` shows the cells")
     accepts = Filter(
         datasets,
         task or (),
@@ -79,11 +80,12 @@ def rank(
         homophily=range_in("--homophily", homophily),
     )
     if parameters_max is not None and source == "published":
-        raise RecipeError("--parameters-max: published numbers have no number of parameters; use --source runs")
-    found, problems = ranking.entries(grid, cells, accepts, source, records)
+        problem = "published numbers have no number of parameters"
+        raise OptionError(problem, place="--parameters-max", value=parameters_max, remedy="use --source runs")
+    numbers, problems = entries(grid, cells, accepts, source, records)
     for problem in problems:
         print_text(problem, file=sys.stderr)
-    kept, remarks = ranking.chosen(found, _listed(models), parameters_max)
+    kept, remarks = chosen(numbers, listed(models), parameters_max)
     reasons = dict.fromkeys(accepts.unknown.values())
     remarks += [
         f"datasets left out, {why}: {', '.join(name for name, its in accepts.unknown.items() if its == why)}"
@@ -92,11 +94,12 @@ def rank(
     try:
         result = ranking.rank(kept, missing, draws, grid.run.verdict.level, at_least, metric)
     except RecipeError as error:
-        raise RecipeError("\n".join([str(error), *remarks])) from None
+        remedy = "\n".join([error.remedy, *remarks])
+        raise RecipeError(error.problem, place=error.place, remedy=remedy) from None
     if as_json:
-        print_json(ranking.as_json(result, source, remarks))
+        print_json(rank_text.as_json(result, source, remarks))
     else:
-        ranking.show(result, source, remarks, grid.run.verdict.level)
+        rank_text.show(result, source, remarks, grid.run.verdict.level)
 
 
 def ablate(
@@ -110,9 +113,7 @@ def ablate(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="SUITE|CELL", help="suites and cells; all if none is named")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write a forest plot: .html (interactive), .png, .svg or .pdf")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="write a forest plot: .png, .svg or .pdf")] = None,
     design: Annotated[
         Literal["one-at-a-time", "random"] | None,
         typer.Option(help="write recipes of new cells: CELLs with each of --values, or in random recipes"),
@@ -132,19 +133,21 @@ def ablate(
     Uses own and shipped records. Nothing is computed. With --design, write the cells that such pairs need instead.
     """
     from gt_bench.analysis.ablate import show
-    from gt_bench.config.schema import RecipeError
+    from gt_bench.config.option_text import OptionError
 
     grid = every_cell()
     if design is not None:
-        from gt_bench.scheduling.ablation_design import design as make
+        from gt_bench.suites.ablation_design import design as make
 
         if not (factor and names and values):
-            raise RecipeError(f"--design {design}: expected a factor, the cells whose recipes are varied, and --values")
+            problem = "expected a factor, the cells whose recipes are varied, and --values"
+            raise OptionError(problem, place="--design", value=design)
         for line in make(factor, grid.chosen(names), design, values, over or [], draws, seed, into):
             print_text(line)
         return
     if given := [option for option, value in (("--values", values), ("--over", over)) if value]:
-        raise RecipeError(f"{given[0]} is given and no design: add --design one-at-a-time or --design random")
+        remedy = "add --design one-at-a-time or --design random"
+        raise OptionError("is given and no design", place=given[0], remedy=remedy)
     for problem in show(factor, grid, grid.chosen(names or []), plot, as_json, records):
         print_text(problem, file=sys.stderr)
 
@@ -165,11 +168,9 @@ def match(
 
     The width is a multiple of the number of heads.
     """
-    from gt_bench.analysis.match import show
+    from gt_bench.api.names import check_names
+
+    check_names(model, dataset)
+    from gt_bench.api.match import show  # loads torch
 
     show(model, dataset, parameters, by, set_ or [], as_json)
-
-
-def _listed(values: list[str] | None) -> list[str]:
-    """Names that are repeated or separated by commas."""
-    return [name.strip() for value in values or () for name in value.split(",") if name.strip()]

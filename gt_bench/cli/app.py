@@ -15,11 +15,9 @@ Commands = Mapping[str, Callable[..., None]]
 # groups of `gt-bench --help`; a command is a function, its help the docstring
 GROUPS: dict[str, Commands] = {
     "See what is there": {
+        "board": show.board,
         "list": show.list_cells,
         "describe": data.describe,
-        "show": show.show,
-        "board": show.board,
-        "table": show.table,
         "page": show.page,
         "history": show.history,
         "ui": show.ui,
@@ -56,29 +54,27 @@ STORE: Commands = {
     "prune": records.store_prune,
     "verify": records.store_verify,
 }
-# examples at the end of each help text; `store export` is under "store export"
+# examples at the end of each help text, on one line of 80 columns; `store export` is under "store export"
 EXAMPLES = {
+    "board": "gt-bench board edge-transformer --table 3",
     "list": "gt-bench list edge-transformer",
     "describe": "gt-bench describe path/to/csv --write path/to/csv/data.yaml",
-    "show": "gt-bench show edge-transformer/cornell/gcn",
-    "board": "gt-bench board edge-transformer",
-    "table": "gt-bench table polynormer 2",
     "page": "gt-bench page --out results.html",
     "history": "gt-bench history edge-transformer/cornell/gcn",
     "ui": "gt-bench ui --port 5001",
     "train": "gt-bench train edge-transformer/cornell/gcn",
-    "try": "gt-bench try my_model.py:MyModel path/to/csv --seeds 0-4 --against gcn,mlp",
+    "try": "gt-bench try my_model.py:MyModel texas --seeds 0-4 --against gcn",
     "work": "gt-bench work edge-transformer --hours 8",
     "sweep": "gt-bench sweep polynormer --at-most 64",
     "tune": "gt-bench tune edge-transformer/cornell/gcn",
     "forecast": "gt-bench forecast edge-transformer/cornell/gcn",
     "reproduce": "gt-bench reproduce edge-transformer",
-    "compare": "gt-bench compare edge-transformer/gcn edge-transformer/edge-transformer",
+    "compare": "gt-bench compare edge-transformer/gcn edge-transformer/gin",
     "claims": "gt-bench claims edge-transformer",
     "diff": "gt-bench diff edge-transformer/cornell/gcn -1",
-    "score": "gt-bench score edge-transformer/cornell/gcn --metric accuracy --metric f1-macro",
+    "score": "gt-bench score edge-transformer/cornell/gcn --metric f1-macro",
     "match": "gt-bench match gcn cornell --parameters 100k",
-    "ablate": "gt-bench ablate model.dropout edge-transformer --plot dropout.html",
+    "ablate": "gt-bench ablate model.dropout edge-transformer --plot dropout.png",
     "rank": "gt-bench rank polynormer --source published",
     "doctor": "gt-bench doctor",
     "check": "gt-bench check edge-transformer",
@@ -90,7 +86,7 @@ EXAMPLES = {
     "store prune": "gt-bench store prune",
     "store verify": "gt-bench store verify edge-transformer",
     "suite list": "gt-bench suite list",
-    "suite new": "gt-bench suite new my-paper --title 'My paper' --authors 'Doe and Roe'",
+    "suite new": "gt-bench suite new my-paper --title 'My paper' --authors Doe",
     "suite check": "gt-bench suite check hot",
 }
 
@@ -99,7 +95,7 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        from gt_bench.runtime.environment import commit
+        from gt_bench.runtime.checkout import commit
 
         print(f"gt-bench {version('graph-transformer-benchmark')} (commit {commit() or 'unknown'})")
         raise typer.Exit

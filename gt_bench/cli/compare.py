@@ -36,20 +36,23 @@ def compare(
 ) -> None:
     """Test whether models differ: the others against the first, paired over common seeds and splits. Trains nothing."""
     from gt_bench.config.schema import RecipeError
-    from gt_bench.leaderboard.collect import gather
-    from gt_bench.reports import paired_runs
+    from gt_bench.pipeline.gather import gather
+    from gt_bench.reports import show_paired_runs
+    from gt_bench.reports.paired_runs import named_cells
 
     if len(set(names)) != len(names) or len(names) < 2:
-        raise RecipeError("expected two or more different names: gt-bench compare A B")
+        raise RecipeError("expected two or more different names: gt-bench compare A B", value=names)
     grid = every_cell()
-    held = gather(grid, root=records)
+    compared = {cell.key for name in names for cell in named_cells(name, grid)}
+    cells = {key: cell for key, cell in grid.cells.items() if key in compared or cell.dataset in (dataset or ())}
+    held = gather(grid.model_copy(update={"cells": cells}), root=records)
     for problem in held.problems:
         print_text(problem, file=sys.stderr)
     arguments = names, grid, held, dataset or [], rope if bayes else None, records
     if as_json:
-        print_json(paired_runs.as_json(*arguments))
+        print_json(show_paired_runs.as_json(*arguments))
     else:
-        paired_runs.show(*arguments)
+        show_paired_runs.show(*arguments)
 
 
 def claims(
@@ -81,7 +84,8 @@ def claims(
         "--write": (recompute or as_json) and write,
     }
     if given := [name for name, value in unused.items() if value]:
-        raise OptionError(f"{given[0]}: no effect with {'--recompute' if recompute else '--json'}; leave one out")
+        problem = f"no effect with {'--recompute' if recompute else '--json'}"
+        raise OptionError(problem, place=given[0], remedy="leave one out")
     if recompute:
         from gt_bench.claims.experiments import registry
 
@@ -93,7 +97,7 @@ def claims(
     from gt_bench.config.grid import load_grid
 
     if case:
-        raise OptionError(f"--case {case[0]}: needs the finding: --recompute NAME")
+        raise OptionError("needs the finding: --recompute NAME", place="--case", value=case[0])
     if trust:
         trust_suites()
     show_claims(paper, load_grid(), records, data, write, as_json)
@@ -113,11 +117,11 @@ def diff(
     """Show what changed between two attempts at a cell: recipe, code, data, machine and result."""
     from gt_bench.reports import attempt_history
 
-    found = attempt_history.attempts_at(every_cell().find(cell))
+    attempts = attempt_history.attempts_at(every_cell().find(cell))
     if not as_json:
-        print_text("\n".join(attempt_history.difference_lines(found, before, after)))
+        print_text("\n".join(attempt_history.difference_lines(attempts, before, after)))
         return
-    first, second = attempt_history.pair_of(found, before, after)
+    first, second = attempt_history.pair_of(attempts, before, after)
     sides = {"before": attempt_history.as_json(first), "after": attempt_history.as_json(second)}
     print_json(sides | {"changes": attempt_history.changes(first, second)})
 
@@ -151,12 +155,11 @@ def score(
     grid = every_cell()
     if against is not None:
         from gt_bench.analysis import paired_examples
-        from gt_bench.config.schema import RecipeError
+        from gt_bench.config.option_text import OptionError
 
         if by or ensemble:
-            raise RecipeError(
-                f"--against {against}: cannot be combined with --{'by' if by else 'ensemble'}; remove one"
-            )
+            problem = f"cannot be combined with --{'by' if by else 'ensemble'}"
+            raise OptionError(problem, place="--against", value=against, remedy="remove one")
         paired_examples.show((cell, against), grid, metric or [], part, resamples, as_json, records)
         return
     if metric or by or ensemble or as_json or part != "test" or "@" in cell:
@@ -166,8 +169,9 @@ def score(
             raise typer.Exit(1)
         return
     from gt_bench.analysis.score import check_own_runs
-    from gt_bench.experiment.pretrained import score_cell
 
     check_own_runs(grid.find(cell), records)
+    from gt_bench.experiment.pretrained import score_cell  # loads torch
+
     if not score_cell(grid.find(cell), grid):
         raise typer.Exit(1)

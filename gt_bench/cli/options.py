@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 CellName = Annotated[str, typer.Argument(metavar="CELL", help="SUITE/DATASET/ROW; `gt-bench list` shows them")]
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SUITE|CELL", help="suites and cells (SUITE/DATASET/ROW); default: all"),
+    typer.Argument(metavar="SUITE|CELL", help="suites, SUITE/DATASET or cells SUITE/DATASET/ROW; default: all"),
 ]
 Paper = Annotated[
     str | None, typer.Argument(metavar="SUITE", help="a suite with published numbers, such as hot; default: all")
 ]
 Records = Annotated[Path, typer.Option(metavar="FOLDER", help="folder of suites with shipped records")]
 Trust = Annotated[bool, typer.Option("--trust", help="run the checks.py of suites that are not the benchmark's")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON (docs/json.md)")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON (docs/json_output.md)")]
 RECORDS = Path("suites")
 
 
@@ -274,3 +274,8 @@ def every_cell() -> "Grid":
     from gt_bench.config.tried import with_tried
 
     return with_tried(load_grid())
+
+
+def listed(values: list[str] | None) -> list[str]:
+    """Return names that are repeated or separated by commas."""
+    return [name.strip() for value in values or () for name in value.split(",") if name.strip()]

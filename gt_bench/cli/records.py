@@ -13,13 +13,13 @@ from gt_bench.utils.format import print_json, print_text
 def doctor() -> None:
     """Check params.yaml, all recipes against model, dataset and published number, and the store. Exit 1 on problems."""
     from gt_bench.config.grid import load_grid
-    from gt_bench.provenance.transfer import stored_problems
+    from gt_bench.provenance.transfer import result_problems, stored_problems
     from gt_bench.store.run_store import Store
     from gt_bench.suites.check import grid_problems
 
     grid = load_grid()
     damaged, count = stored_problems(Store())
-    problems = [*grid_problems(grid), *damaged]
+    problems = [*grid_problems(grid), *damaged, *result_problems(grid, Store())]
     for problem in problems:
         print_text(problem)
     print_text(f"{len(grid.cells)} cells, {count} records, {len(problems)} problems")
@@ -37,11 +37,11 @@ def check(names: Names = None, records: Records = RECORDS) -> None:
     from gt_bench.store.shipped_files import shipped_cells
 
     grid = load_grid()
-    found = compare_golden_values(shipped_cells(grid, names or [], records), grid)
-    wrong = {cell: text for cell, text in found.items() if text}
+    differences = compare_golden_values(shipped_cells(grid, names or [], records), grid)
+    wrong = {cell: text for cell, text in differences.items() if text}
     for cell, text in wrong.items():
         print_text(f"{cell}: {text}")
-    print_text(f"golden values of {len(found)} cells compared, {len(wrong)} differ")
+    print_text(f"golden values of {len(differences)} cells compared, {len(wrong)} differ")
     if wrong:
         raise typer.Exit(1)
 
@@ -107,17 +107,17 @@ def export(
     if format_ == "croissant":
         from gt_bench.reports.exchange import croissant
 
-        found, problems = croissant.write(dict.fromkeys(cell.dataset for cell in cells), folder)
+        files, problems = croissant.write(dict.fromkeys(cell.dataset for cell in cells), folder)
     else:
-        from gt_bench.leaderboard.collect import gather
+        from gt_bench.pipeline.gather import gather
         from gt_bench.reports.exchange import every_eval_ever
 
         keys, suites = {cell.key: cell for cell in cells}, list(dict.fromkeys(cell.suite for cell in cells))
         held = gather(grid.model_copy(update={"cells": keys, "suites": suites}), root=records)
-        found, problems = every_eval_ever.write(held, folder), held.problems
+        files, problems = every_eval_ever.write(held, folder), held.problems
     for problem in problems:
         print_text(problem, file=sys.stderr)
-    print_text(f"{len(found)} files written to {folder}{f'; {len(problems)} problems' if problems else ''}")
+    print_text(f"{len(files)} files written to {folder}{f'; {len(problems)} problems' if problems else ''}")
     if problems:
         raise typer.Exit(1)
 
@@ -161,10 +161,10 @@ def verify_submission(
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance import recompute
 
-    found = recompute.verify(file, load_grid(), runs, seed or (), mark)
+    outcomes = recompute.verify(file, load_grid(), runs, seed or (), mark)
     if as_json:
-        print_json(recompute.as_json(file, found))
+        print_json(recompute.as_json(file, outcomes))
     else:
-        print_text("\n".join(recompute.lines(file, found)))
-    if not all(one.is_verified for one in found):
+        print_text("\n".join(recompute.lines(file, outcomes)))
+    if not all(outcome.is_verified for outcome in outcomes):
         raise typer.Exit(1)

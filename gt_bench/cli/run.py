@@ -18,6 +18,7 @@ from gt_bench.cli.options import (
     SearchOptions,
     UserDataOptions,
     every_cell,
+    listed,
     with_groups,
 )
 from gt_bench.utils.format import print_json, print_text
@@ -40,16 +41,23 @@ def train(
     ] = False,
 ) -> None:
     """Train cells whose data and encodings are prepared (`dvc repro train@CELL` prepares them)."""
-    from gt_bench.experiment.cell import say_notes
-    from gt_bench.pipeline.train import train_cell
-    from gt_bench.scheduling.train_cells import train_cells
+    from gt_bench.pipeline.stage import say_notes
     from gt_bench.tracking.uri import is_installed
+    from gt_bench.utils.errors import DatasetError
 
     grid = every_cell()
     if predictions:
         grid = grid.model_copy(update={"run": grid.run.model_copy(update={"require_predictions": True})})
     cells = grid.chosen(names)
+    datasets = dict.fromkeys(cell.dataset for cell in cells)
+    if missing := [name for name in datasets if not Path("data/packed", name, "header.json").exists()]:
+        remedy = f"`gt-bench work {' '.join(names)}` prepares data and trains"
+        raise DatasetError(f"no dataset {', '.join(missing)}", file="data/packed", value=missing, remedy=remedy)
     say_notes(cells)
+    # both load torch
+    from gt_bench.pipeline.train import train_cell
+    from gt_bench.pipeline.train_cells import train_cells
+
     lost = []
     if len(cells) == 1 and jobs == 1:
         train_cell(cells[0], grid)
@@ -66,11 +74,14 @@ def train(
 
 @with_groups
 def try_(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="a name, or path/to/file.py:MyModel")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL[,MODEL]", help="a name, or path/to/file.py:MyModel; several: every pair")
+    ],
     dataset: Annotated[
         str,
         typer.Argument(
-            metavar="DATASET", help="a name, a folder of CSV, an npz file, path/to/file.py:load, or pyg:Planetoid/Cora"
+            metavar="DATASET[,DATASET]",
+            help="a name, a folder of CSV, an npz file, path/to/file.py:load, or pyg:Planetoid/Cora",
         ),
     ],
     *,
@@ -119,54 +130,82 @@ def try_(
 ) -> None:
     """Train any model on any dataset by default settings, and compare it with all results on this dataset.
 
-    The default settings are in gt_bench/plugins/defaults.yaml.
+    Several models or datasets, separated by commas: every pair is run, with one table at the end. A pair that fails
+    leaves the others; exit 1. The default settings are in gt_bench/plugins/defaults.yaml.
     """
-    from gt_bench.api.evaluate import check_suite, try_pair
-    from gt_bench.api.evaluate import save as save_recipe
-    from gt_bench.config.option_text import seeds_in, values_in
+    from gt_bench.api.names import check_names
+    from gt_bench.api.sweep import show as show_each
+    from gt_bench.api.sweep import try_each
+    from gt_bench.config.option_text import OptionError, seeds_in, values_in
     from gt_bench.config.search_options import options_of
     from gt_bench.config.space_text import space_in
-    from gt_bench.reports.dataset_comparison import shown
+    from gt_bench.reports.dataset_comparison import Comparison, shown
 
-    if save is not None:
-        check_suite(save)
     method, data = search_options.method(), data_options.stated()
     given = values_in("--set", set_ or (), "optimizer.lr=0.01")
     if epochs is not None:
         given["epochs"] = epochs
     which = None if seeds is None else seeds_in(seeds)
+    models, datasets = listed([model]), listed([dataset])
+    pairs = len(models) * len(datasets)
     if debug is not None:
-        from gt_bench.api.evaluate import debug_pair
-        from gt_bench.config.schema import RecipeError
-
         others = {"--search": search, "--against": against, "--space": space, "--save": save, "--ensemble": ensemble}
         others |= dict.fromkeys(options_of(method)[:1], True)
         if taken := [name for name, value in others.items() if value]:
-            raise RecipeError(f"--debug {debug}: stores no run and cannot be combined with {taken[0]}; remove one")
+            problem = f"stores no run and cannot be combined with {taken[0]}"
+            raise OptionError(problem, place="--debug", value=debug, remedy="remove one")
+    if pairs == 1 or debug is not None:
+        check_names(model, dataset, data)
+    from gt_bench.api.evaluate import check_suite, debug_pair, try_pair  # loads torch
+    from gt_bench.api.evaluate import save as save_recipe
+
+    if save is not None:
+        check_suite(save)
+    if debug is not None:
         if not debug_pair(model, dataset, debug, given, which[0] if which else 0, data):
             raise typer.Exit(1)
         return
-    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        found = try_pair(
+    if which and len(which) == 1 and which[0] > 0:
+        print_text(f"--seeds {seeds}: seed {seeds} alone; {seeds} seeds are 0-{which[0] - 1}", file=sys.stderr)
+    if pairs > 1 and (against or ensemble):
+        option = "--against" if against else "--ensemble"
+        raise OptionError(f"expected one model and one dataset (given: {pairs} pairs)", place=option)
+
+    def compare(model: str, dataset: str) -> Comparison:
+        return try_pair(
             model,
             dataset,
             given,
             which,
             search,
-            against=[name.strip() for name in against.split(",")] if against else (),
+            against=listed([against] if against else []),
             space=dict(map(space_in, space or [])),
             data=data,
             method=method,
-            ensemble=ensemble,
-            members=members,
+            members=members if ensemble else None,
         )
+
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        comparisons, failed = try_each(models, datasets, compare) if pairs > 1 else ([compare(model, dataset)], [])
     if as_json:
-        columns = {"tuned": found.tuned.content()} if found.tuned else {}
-        print_json({"dataset": found.dataset, "recipe": found.recipe, "rows": found.rows, **columns})
+        content = [
+            {"dataset": each.dataset, "recipe": each.recipe, "rows": each.rows}
+            | ({"tuned": each.tuned.content()} if each.tuned else {})
+            for each in comparisons
+        ]
+        print_json(content if pairs > 1 else content[0])
+    elif pairs > 1:
+        show_each(comparisons, failed, pairs)
     else:
-        shown(found, [f"recipe: {found.recipe}"])
+        shown(comparisons[0], [f"recipe: {comparisons[0].recipe}"])
     if save is not None:
-        print_text(f"saved: {save_recipe(found.recipe, save)}", file=sys.stderr if as_json else None)
+        for each in comparisons:
+            print_text(f"saved: {save_recipe(each.recipe, save)}", file=sys.stderr if as_json else None)
+    if comparisons and not as_json:
+        names = " ".join(dict.fromkeys(each.dataset for each in comparisons))
+        print_text(f"next: gt-bench board {names}, or gt-bench page for plots of all results")
+    if failed:
+        raise typer.Exit(1)
 
 
 def work(
@@ -187,10 +226,11 @@ def work(
     forecast. Exit 1 if a run failed.
     """
     from gt_bench.config.grid import load_grid
+    from gt_bench.leaderboard.coverage import has_own_number
     from gt_bench.scheduling.local_queue import work as run_queue
 
     grid = load_grid()
-    if not run_queue(grid.chosen(names or []), grid, hours, jobs) and hours is None:
+    if not run_queue(grid.chosen(names or []), grid, hours, jobs, is_first=has_own_number) and hours is None:
         raise typer.Exit(1)
 
 
@@ -215,6 +255,7 @@ def sweep(
     Run it again to submit what is still missing. Exit 1 if a run is missing at the end.
     """
     from gt_bench.config.grid import load_grid
+    from gt_bench.config.option_text import OptionError
     from gt_bench.config.schema import RecipeError
     from gt_bench.scheduling.dry_run import show_dry_run
     from gt_bench.scheduling.local_queue import work as run_queue
@@ -223,11 +264,11 @@ def sweep(
     from gt_bench.scheduling.slurm_sweep import sweep as submit
 
     if cluster not in ("slurm", "local"):
-        raise RecipeError(f"--cluster {cluster}: expected slurm or local")
+        raise OptionError("expected slurm or local", place="--cluster", value=cluster)
     if at_most is not None and at_most < 1:
-        raise RecipeError(f"--at-most {at_most}: give how many jobs run at once, 1 or more")
+        raise OptionError("give how many jobs run at once, 1 or more", place="--at-most", value=at_most)
     if not names:
-        raise RecipeError("a sweep of nothing: name suites or cells; `gt-bench list` shows all")
+        raise RecipeError("a sweep of nothing", remedy="name suites or cells; `gt-bench list` shows all")
     grid = load_grid()
     cells = grid.chosen(names)
     if dry:
@@ -250,17 +291,17 @@ def tune(
 
     Options replace the keys of `search:` in its recipe, as `search:` in params.yaml does.
     """
-    from gt_bench.experiment.cell import say_notes
+    from gt_bench.pipeline.stage import say_notes
     from gt_bench.pipeline.tune import tune_cell
 
     grid = every_cell()
-    found = grid.find(cell)
+    chosen = grid.find(cell)
     method = search_options.method()
     if method.model_fields_set:
-        both = grid.search[found.cell].merged(method) if found.cell in grid.search else method
-        grid = grid.model_copy(update={"search": {**grid.search, found.cell: type(method).model_validate(both)}})
-    say_notes([found])
-    tune_cell(found, grid)
+        both = grid.search[chosen.cell].merged(method) if chosen.cell in grid.search else method
+        grid = grid.model_copy(update={"search": {**grid.search, chosen.cell: type(method).model_validate(both)}})
+    say_notes([chosen])
+    tune_cell(chosen, grid)
 
 
 def forecast(
@@ -281,22 +322,22 @@ def forecast(
     from gt_bench.forecasting.report import markdown, show
 
     grid = every_cell()
-    found = forecast_cells(
+    forecasts = forecast_cells(
         grid.chosen(names or []), grid, budget=seconds, say=lambda line: print_text(line, file=sys.stderr, flush=True)
     )
     if as_json:
-        print_json([asdict(one) | {"total_seconds": one.total_seconds} for one in found])
+        print_json([asdict(each) | {"total_seconds": each.total_seconds} for each in forecasts])
     elif report:
-        print_text(markdown(found), end="")
+        print_text(markdown(forecasts), end="")
     else:
-        show(found)
-    if all(one.problem for one in found):
+        show(forecasts)
+    if all(each.problem for each in forecasts):
         raise typer.Exit(1)
 
 
 def reproduce(suite: Annotated[str, typer.Argument(metavar="SUITE", help="`gt-bench list` has them")]) -> None:
     """Run a suite with DVC, from download to leaderboard; the same as `make reproduce SUITE=...`."""
-    from gt_bench.scheduling.reproduce import main
+    from gt_bench.pipeline.reproduce import main
 
     if status := main([suite]):
         raise typer.Exit(status)

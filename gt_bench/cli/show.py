@@ -1,119 +1,114 @@
-"""See what is there: cells, leaderboards, published tables, the page, attempts at a cell. Nothing is computed."""
+"""See what is there: cells, results, the page, attempts at a cell. Nothing is computed."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, Trust, every_cell
+from gt_bench.cli.options import RECORDS, AsJson, CellName, Names, Records, Trust, every_cell
 from gt_bench.utils.format import print_json, print_text
 
 
 def list_cells(
-    suite: Annotated[str | None, typer.Argument(metavar="SUITE", help="only this suite")] = None,
+    names: Names = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the cells of the grid: state, and how many of their seeds are in the store."""
-    from gt_bench.reports.cell_list import listing, show_listing
+    """List the cells of the grid: state, and how many of their seeds are in the store of this folder.
+
+    Shipped results are not in the store; `gt-bench board` shows them.
+    """
+    from gt_bench.pipeline.cell_list import listing, show_listing
 
     grid = every_cell()
-    found, problems = listing(grid.suite(suite) if suite else grid.cells.values(), grid)
+    cells, problems = listing(grid.chosen(names or []), grid)
     if as_json:
-        print_json({"cells": found, "problems": problems})
+        print_json({"cells": cells, "problems": problems})
     else:
-        show_listing(found, problems)
+        show_listing(cells, problems)
     if problems:
         raise typer.Exit(1)
 
 
-def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: AsJson = False) -> None:
-    """Show the leaderboard of a suite as last written, or the recipe of a cell with the origin of each value."""
-    grid = every_cell()
-    if grid.means_suite(name):
-        name = grid.suite_name(name)
-        from gt_bench.pipeline.leaderboard import show_written, written
-
-        if as_json:
-            print_json(written(name, grid))
-        else:
-            show_written(name, grid)
-        return
-    from gt_bench.config.recipe import load_recipe
-    from gt_bench.config.serialize import recipe_text
-
-    recipe = load_recipe(grid.find(name).recipe_path)
-    if as_json:
-        print_json(recipe.model_dump(mode="json", exclude_unset=True))
-    else:
-        print(recipe_text(recipe).rstrip("\n"))
-
-
 def board(
-    suite: Annotated[str | None, typer.Argument(metavar="SUITE", help="a suite; none with --dataset")] = None,
-    dataset: Annotated[
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SUITE|DATASET|CELL", help="of which results are shown; default: a list of tables"),
+    ] = None,
+    table: Annotated[
         str | None,
         typer.Option(
-            metavar="DATASET", help="rows of this dataset from all suites, own and shipped, and published numbers"
+            metavar="TABLE", help="a published table of SUITE in its layout, with our results: `Table 3`, or 3"
         ),
     ] = None,
-    notes: Annotated[bool, typer.Option("--notes", help="also print the notes on rows")] = False,
+    form: Annotated[
+        Literal["terminal", "md", "tex", "html", "csv"], typer.Option("--format", help="of --table")
+    ] = "terminal",
+    recipe: Annotated[
+        bool, typer.Option("--recipe", help="the recipe of CELL, with the origin of each value, instead of results")
+    ] = False,
+    notes: Annotated[
+        bool, typer.Option("--notes", help="also print notes on rows, and cells without a result")
+    ] = False,
     write: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="write SUITE.json, .csv and .md to this folder")
     ] = None,
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
-    """Show the leaderboard of a suite from shipped records, or of a dataset from own and shipped ones.
+    """Show results of suites, datasets and cells, own and shipped, next to published numbers. Nothing is computed.
 
-    A stale row lists what has changed since. Trains nothing.
+    A stale row lists what has changed since. Exit 1 if a result or a record cannot be read.
     """
-    from gt_bench.config.schema import RecipeError
-    from gt_bench.reports.results_markdown import board as suite_rows
-    from gt_bench.reports.results_markdown import dataset_rows, show_dataset, show_suite
+    from gt_bench.config.option_text import OptionError
 
-    if suite is not None and dataset is None:
-        grid = every_cell()
-        suite = grid.suite_name(suite)
+    if (table or recipe or write) and len(names or ()) != 1:
+        option, of = ("--table", "suite") if table else ("--recipe", "cell") if recipe else ("--write", "suite")
+        raise OptionError(f"expected one {of}: gt-bench board {of.upper()} {option}", place=option)
+    if form != "terminal" and not table:
+        problem, remedy = "of which table?", "add --table TABLE; `gt-bench board` lists them"
+        raise OptionError(problem, place="--format", value=form, remedy=remedy)
+    grid = every_cell()
+    if recipe and names:
+        from gt_bench.config.recipe import load_recipe
+        from gt_bench.config.serialize import recipe_text
+
+        loaded = load_recipe(grid.find(names[0]).recipe_path)
         if as_json:
-            print_json(suite_rows(suite, grid, records))
+            print_json(loaded.model_dump(mode="json", exclude_unset=True))
         else:
-            show_suite(suite, grid, records, write, notes)
-    elif dataset is not None and suite is None and write is None:
+            print(recipe_text(loaded).rstrip("\n"))
+    elif not names or table:
+        from gt_bench.pipeline.gather import gather
+        from gt_bench.reports.show_table import show as show_table
+        from gt_bench.reports.show_table import show_list
+
+        gathered = gather(grid, root=records)
+        if names and table:
+            show_table(names[0], table, gathered.rows, "json" if as_json else form)
+        else:
+            show_list(gathered.rows, as_json)
+        for problem in gathered.problems:
+            print_text(problem, file=sys.stderr)
+    else:
+        from gt_bench.leaderboard.export import to_columns
+        from gt_bench.pipeline.gather import gather
+        from gt_bench.reports.board import board as board_of
+        from gt_bench.reports.board import show
+        from gt_bench.reports.board import write as write_files
+
+        boards = [board_of(name, grid, partial(gather, root=records)) for name in names]
         if as_json:
-            print_json(dataset_rows(dataset, every_cell(), records)[0])
-        else:
-            show_dataset(dataset, every_cell(), records, notes)
-    else:
-        raise RecipeError("expected `gt-bench board SUITE [--write FOLDER]` or `gt-bench board --dataset DATASET`")
-
-
-def table(
-    paper: Paper = None,
-    name: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="as in `Table 3`, or 3; default: list the tables")
-    ] = None,
-    form: Annotated[Literal["terminal", "md", "tex", "html", "csv"], typer.Option("--format")] = "terminal",
-    records: Records = RECORDS,
-    as_json: AsJson = False,
-) -> None:
-    """Show a published table in the layout of the paper, with our results and verdicts below the published numbers."""
-    from gt_bench.config.grid import load_grid
-    from gt_bench.config.schema import RecipeError
-    from gt_bench.leaderboard.collect import gather
-    from gt_bench.reports.show_table import show, show_list
-
-    if form != "terminal" and name is None:
-        raise RecipeError(
-            f"--format {form}: of which table? gt-bench table SUITE TABLE --format {form}; `gt-bench table` lists them"
-        )
-    found = gather(load_grid(), root=records)
-    if paper is None or name is None:
-        show_list(paper, found.rows, as_json)
-    else:
-        show(paper, name, found.rows, "json" if as_json else form)
-    for problem in found.problems:
-        print_text(problem, file=sys.stderr)
+            print_json([to_columns(row) for paper in boards for row in (*paper.rows, *paper.others)])
+        for i, paper in enumerate(boards if not as_json else ()):
+            print("\n" if i else "", end="")
+            show(paper, grid, notes)
+        if write:
+            paths = write_files(boards[0], write, grid)
+            print_text(f"written: {', '.join(map(str, paths))}", file=sys.stderr if as_json else None)
+        if not all(paper.readable for paper in boards):
+            raise typer.Exit(1)
 
 
 def page(
@@ -126,12 +121,15 @@ def page(
     Functions in plots/ add custom plots (docs/custom_plots.md). Exit 1 if one of them fails; the page is written.
     """
     from gt_bench.claims.checks.registry import trust_suites
-    from gt_bench.reports.html.build import write_page
+    from gt_bench.pipeline.page import write_page
 
     if trust:
         trust_suites()
     failed: list[str] = []
-    print_text(f"written: {write_page(every_cell(), out, records=records, warn=failed.append)}")
+    written = write_page(every_cell(), out, records=records, warn=failed.append)
+    print_text(f"written: {written.path}")
+    if written.own:
+        print_text(f"your results on {', '.join(written.own)}: {written.path}#own")
     for line in failed:
         print_text(line, file=sys.stderr)
     if failed:
@@ -142,11 +140,11 @@ def history(cell: CellName, as_json: AsJson = False) -> None:
     """Show the attempts at a cell: when, commit, result, and what changed from each to the next."""
     from gt_bench.reports import attempt_history
 
-    found = attempt_history.attempts_at(every_cell().find(cell))
+    attempts = attempt_history.attempts_at(every_cell().find(cell))
     if as_json:
-        print_json([attempt_history.as_json(one) for one in found])
+        print_json([attempt_history.as_json(attempt) for attempt in attempts])
     else:
-        print_text("\n".join(attempt_history.history_lines(found)))
+        print_text("\n".join(attempt_history.history_lines(attempts)))
 
 
 def ui(

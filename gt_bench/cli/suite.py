@@ -15,7 +15,8 @@ def suite_list() -> None:
     """List the suites with their folder and content."""
     from gt_bench.config.grid import load_grid
     from gt_bench.config.suite import load_suite
-    from gt_bench.papers.published import papers, published_of
+    from gt_bench.papers.published import published_of
+    from gt_bench.papers.results_file import papers
     from gt_bench.utils.paths import suite_folders
 
     grid, published = load_grid(), papers()
@@ -45,7 +46,7 @@ def suite_check(name: SuiteName, trust: Trust = False) -> None:
     from gt_bench.claims.checks.registry import SUITE_CHECKS, is_withheld, trust_suites
     from gt_bench.config.grid import load_grid
     from gt_bench.suites.check import suite_problems
-    from gt_bench.utils.paths import suite_folders, suite_name
+    from gt_bench.utils.paths import suite_folders
 
     if trust:
         trust_suites()
@@ -53,10 +54,10 @@ def suite_check(name: SuiteName, trust: Trust = False) -> None:
     problems = suite_problems(name, grid)
     for problem in problems:
         print_text(problem)
-    if is_withheld(folder := suite_folders()[suite_name(name)]):
+    if is_withheld(folder := suite_folders()[name]):
         print_text(f"{folder / SUITE_CHECKS}: not run, because it is code; read it and use --trust")
-    cells = sum(cell.suite == suite_name(name) for cell in grid.cells.values())
-    print_text(f"{suite_name(name)}: {cells} cells, {len(problems)} problems")
+    cells = sum(cell.suite == name for cell in grid.cells.values())
+    print_text(f"{name}: {cells} cells, {len(problems)} problems")
     if problems:
         raise typer.Exit(1)
 

@@ -1,19 +1,19 @@
 """The grid of cells: the content of grid.yaml with that of params.yaml (gt_bench/config/params.py)."""
 
-import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import model_validator
 
+from gt_bench.config.grid_text import render
 from gt_bench.config.params import Limits, Resources, RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import Positive, RecipeError, Strict, nearest, parse_yaml, read_yaml, validated
 from gt_bench.config.search_section import SearchMethod, SearchSection
-from gt_bench.schemas import Settings
+from gt_bench.utils.errors import closest, suggestion
 from gt_bench.utils.io import is_plain_name
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, recipe_file
 
 
@@ -85,8 +85,6 @@ class Grid(Strict):
     cells: dict[str, Cell]
     searches: dict[str, Cell] = {}
     finetunes: dict[str, Cell] = {}
-    # {cell: error message of a recipe that was left out}
-    _faulty: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -98,70 +96,43 @@ class Grid(Strict):
         ):
             twice = sorted(content["cells"].keys() & content["finetunes"].keys())
             if twice:
-                raise ValueError(f"cell {twice[0]} is listed under cells and under finetunes")
+                raise RecipeError(f"cell {twice[0]} is also listed under cells", place="finetunes", value=twice[0])
             content = content | {"cells": content["cells"] | content["finetunes"]}
         return content
 
-    @model_validator(mode="before")
-    @classmethod
-    def _keys_to_paths(cls, content: object) -> object:
-        """Renames keys of `limits`, `resources` and `search` that are the key of a cell to the path of the cell."""
-        if not isinstance(content, dict):
-            return content
-        found = [
-            c for part in ("cells", "finetunes") if isinstance(content.get(part), dict) for c in content[part].items()
-        ]
-        paths = {
-            key: cell["cell"] for key, cell in found if isinstance(cell, dict) and isinstance(cell.get("cell"), str)
-        }
-        renamed = {}
-        for section in ("limits", "resources", "search"):
-            if isinstance(values := content.get(section), dict):
-                if twice := [f"{paths[name]} and {name}" for name in values if paths.get(name) in values]:
-                    raise ValueError(f"{section}: {twice[0]} are the same cell; keep one of them")
-                renamed[section] = {paths.get(name, name): value for name, value in values.items()}
-        return content | renamed
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for kind, name in [
-            *(("dataset", name) for name in self.datasets),
-            *(("suite", name) for name in self.suites),
-            *(("model", cell.model) for cell in self.cells.values()),
+        for where, name in [
+            *(("datasets", name) for name in self.datasets),
+            *(("suites", name) for name in self.suites),
+            *((f"cells.{cell.key}.model", cell.model) for cell in self.cells.values()),
         ]:
             if not is_plain_name(name):  # each becomes a folder or a file
-                raise ValueError(
-                    f"invalid name {name!r:.200} of a {kind}; expected letters, digits, '.', '_' and '-', beginning "
-                    "with a letter or digit"
-                )
-        for cell in self.cells.values():
-            suite, *rest = cell.cell.split("/")
-            if rest != [cell.dataset, cell.model] or cell.key != cell.cell.replace("/", "-"):
-                raise ValueError(
-                    f"cell {cell.key}: key, cell, dataset and model disagree; expected suite-dataset-model: "
-                    "{cell: suite/dataset/model, ...}"
-                )
-            for kind, name, known in (("dataset", cell.dataset, self.datasets), ("suite", suite, self.suites)):
-                if name not in known:
-                    raise ValueError(
-                        f"cell {cell.key}: {kind} {name!r:.200} is not listed under {kind}s{nearest(name, known)}"
-                    )
+                remedy = "expected letters, digits, '.', '_' and '-', beginning with a letter or digit"
+                raise RecipeError(f"invalid name {name!r:.200}", place=where, value=name, remedy=remedy)
         names = [c.cell for c in self.cells.values()]
         for cell in self.cells.values():
+            where = f"cells.{cell.key}"
+            suite, *rest = cell.cell.split("/")
+            if rest != [cell.dataset, cell.model] or cell.key != cell.cell.replace("/", "-"):
+                remedy = "expected suite-dataset-model: {cell: suite/dataset/model, ...}"
+                raise RecipeError("key, cell, dataset and model disagree", place=where, remedy=remedy)
+            for kind, name, known in (("dataset", cell.dataset, self.datasets), ("suite", suite, self.suites)):
+                if name not in known:
+                    problem = f"{kind} {name!r:.200} is not listed under {kind}s{nearest(name, known)}"
+                    raise RecipeError(problem, place=where, value=name)
             if (cell.after is not None) != (cell.key in self.finetunes):
-                raise ValueError(
-                    f"cell {cell.key}: expected a key `after`, the cell that it starts from, for cells under "
-                    "finetunes only"
-                )
+                problem = "expected a key `after`, the cell that it starts from, for cells under finetunes only"
+                raise RecipeError(problem, place=where)
             if cell.after is not None and (cell.after not in names or cell.after == cell.cell):
-                raise ValueError(
-                    f"cell {cell.key}: after: no other cell {cell.after!r:.200}{nearest(cell.after, names)}"
-                )
+                problem = f"no other cell {cell.after!r:.200}{nearest(cell.after, names)}"
+                raise RecipeError(problem, place=f"{where}.after", value=cell.after)
         tuned = {k for k, c in self.cells.items() if c.settings == "tuned"}
         if tuned != set(self.searches):
-            raise ValueError(
-                f"searches and cells with settings: tuned differ in {sorted(tuned ^ set(self.searches))}; expected "
-                "the same cells"
+            raise RecipeError(
+                f"differ from the cells with settings: tuned in {sorted(tuned ^ set(self.searches))}; expected the "
+                "same cells",
+                place="searches",
             )
         for section, known in (
             ("limits", [*self.suites, *names]),
@@ -170,10 +141,12 @@ class Grid(Strict):
         ):
             for name in getattr(self, section):
                 if name not in known:
-                    raise ValueError(f"{section}: no suite or cell {name!r:.200}{nearest(name, known)}")
+                    problem = f"no suite or cell {name!r:.200}{nearest(name, known)}"
+                    raise RecipeError(problem, place=section, value=name)
         for name in self.fair_search:
             if name not in self.suites:
-                raise ValueError(f"fair_search: no suite {name!r:.200}{nearest(name, self.suites)}")
+                problem = f"no suite {name!r:.200}{nearest(name, self.suites)}"
+                raise RecipeError(problem, place="fair_search", value=name)
         return self
 
     def limits_of(self, cell: Cell) -> Limits:
@@ -190,7 +163,7 @@ class Grid(Strict):
             if name in self.search and recipe.search:
                 section = recipe.search.merged(self.search[name])
                 where = f"{cell.recipe_path}, with `search.{name}` of params.yaml or options"
-                recipe = recipe.model_copy(update={"search": validated(SearchSection, section, where, "search.")})
+                recipe = recipe.model_copy(update={"search": validated(SearchSection, section, where, "search")})
         return recipe
 
     def resources_of(self, cell: Cell) -> Resources:
@@ -201,24 +174,15 @@ class Grid(Strict):
             merged |= values | {"slurm": merged.get("slurm", {}) | values.get("slurm", {})}
         return Resources(**merged)
 
-    def suite_name(self, name: str) -> str:
-        """Returns the name of a suite in its usual spelling (`edge_transformer` is accepted); other names unchanged."""
-        usual = name.replace("_", "-")
-        return usual if name not in self.suites and usual in self.suites else name
-
     def suite(self, name: str) -> list[Cell]:
         """Returns the cells of a suite, in their order in grid.yaml.
 
         Raises:
             RecipeError: there is no such suite.
         """
-        name = self.suite_name(name)
         if name not in self.suites:
-            if own := [message for cell, message in self._faulty.items() if cell.split("/")[0] == name]:
-                raise RecipeError("\n".join(own))
-            raise RecipeError(
-                f"no suite named {name!r:.200}{nearest(name, self.suites)}; known: {', '.join(self.suites)}"
-            )
+            problem = f"no suite named {name!r:.200}{nearest(name, self.suites)}; known: {', '.join(self.suites)}"
+            raise RecipeError(problem, value=name)
         return [c for c in self.cells.values() if c.suite == name]
 
     def find(self, cell: str) -> Cell:
@@ -227,24 +191,23 @@ class Grid(Strict):
         Raises:
             RecipeError: there is no such cell.
         """
-        if "/" in cell:
-            suite, _, rest = cell.partition("/")
-            cell = f"{self.suite_name(suite)}/{rest}"
         for candidate in self.cells.values():
             if cell in (candidate.cell, candidate.key):
                 return candidate
-        if message := next((m for name, m in self._faulty.items() if cell in (name, name.replace("/", "-"))), None):
-            raise RecipeError(message)
+        names = [c.cell for c in self.cells.values()]
+        hint = nearest(cell, names)
+        if cell.count("/") == 1:  # SUITE/DATASET, or DATASET/ROW without the suite
+            ends = {name.partition("/")[2]: name for name in reversed(names)}
+            near = closest(cell, [*ends, *dict.fromkeys(name.rpartition("/")[0] for name in names)])
+            hint = suggestion(ends.get(near, near))
         if cell.startswith("tried/"):
-            raise RecipeError(
-                f"{cell}: not found in this folder{nearest(cell, [c.cell for c in self.cells.values()])}; create it by "
-                "`gt-bench try MODEL DATASET`"
-            )
-        raise RecipeError(f"no cell {cell!r:.200} in grid.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
+            remedy = "create it by `gt-bench try MODEL DATASET`"
+            raise RecipeError(f"{cell}: not found in this folder{hint}", value=cell, remedy=remedy)
+        raise RecipeError(f"no cell {cell!r:.200} in grid.yaml{hint}", value=cell)
 
     def means_suite(self, name: str) -> bool:
         """Returns whether `name` is the name of a suite, known or not, and not of a cell."""
-        return self.suite_name(name) in self.suites or ("/" not in name and name not in self.cells)
+        return name in self.suites or ("/" not in name and name not in self.cells)
 
     def chosen(self, names: Sequence[str]) -> list[Cell]:
         """Returns the cells of these suites, datasets of a suite (SUITE/DATASET) and cells; all cells without names.
@@ -254,12 +217,12 @@ class Grid(Strict):
         """
         if not names:
             return list(self.cells.values())
-        found: dict[str, Cell] = {}
+        by_key: dict[str, Cell] = {}
         for name in names:
             cells = [cell for cell in self.cells.values() if cell.cell.startswith(f"{name}/")]  # SUITE/DATASET
             cells = cells or (self.suite(name) if self.means_suite(name) else [self.find(name)])
-            found |= {cell.key: cell for cell in cells}
-        return list(found.values())
+            by_key |= {cell.key: cell for cell in cells}
+        return list(by_key.values())
 
 
 def load_grid(path: str | Path = "params.yaml") -> Grid:
@@ -278,28 +241,27 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
     if grid.exists():
         if twice := sorted(generated & content.keys()):
             raise RecipeError(
-                f"{path}: {', '.join(twice)} are also in {grid}; remove them here, because "
-                "`python -m gt_bench.pipeline.grid` writes that file"
+                f"{', '.join(twice)} are also in {grid}",
+                file=path,
+                value=twice,
+                remedy="remove them here, because `python -m gt_bench.pipeline.grid` writes that file",
             )
         content |= read_yaml(grid)
     elif not generated & content.keys():
-        raise RecipeError(f"{grid}: no such file; write it from the recipes: python -m gt_bench.pipeline.grid")
+        remedy = "write it from the recipes: python -m gt_bench.pipeline.grid"
+        raise RecipeError("no such file", file=grid, remedy=remedy)
     for section in ("cells", "searches", "finetunes"):
         if isinstance(content.get(section), dict):
             content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
-    return validated(Grid, content, str(path))
+    return validated(Grid, content, path)
 
 
 def _installed() -> Grid:
     grid = load_grid(INSTALLED / "params.yaml")
     if not SUITES.is_dir() and not packaged_suites():
         return grid
-    from gt_bench.config.grid_text import render
 
-    faulty: dict[str, str] = {}
-    own = parse_yaml(render(SUITES, faulty))
-    for message in faulty.values():
-        _warn_once(f"warning: {message}\nthis recipe is left out until it is fixed; the other cells are not affected")
+    own = parse_yaml(render(SUITES))
     cells = {
         section: {key: {"key": key, **cell} for key, cell in (own[section] or {}).items()}
         for section in ("cells", "searches", "finetunes")
@@ -311,11 +273,4 @@ def _installed() -> Grid:
         content[section] = content[section] | more
     for section in ("datasets", "suites"):
         content[section] = list(dict.fromkeys([*content[section], *(own[section] or ())]))
-    found = validated(Grid, content, "suites/")
-    found._faulty = faulty
-    return found
-
-
-@cache
-def _warn_once(line: str) -> None:
-    print(line, file=sys.stderr)
+    return validated(Grid, content, "suites/")

@@ -12,22 +12,21 @@ MARK = "# Written by `python -m gt_bench.pipeline.grid` from the recipes in suit
 FIRST = "embedded"  # the suite that needs no download comes first
 
 
-def render(suites: Path, faulty: dict[str, str] | None = None) -> str:
+def render(suites: Path) -> str:
     """Returns the text of grid.yaml for a folder of suites and for further suites of installed packages.
 
     Args:
         suites: the folder.
-        faulty: receives the error message of each file that cannot be a cell, by cell. These cells are left out.
 
     Raises:
-        RecipeError: `faulty` is not given, and a file cannot be a cell.
+        RecipeError: a file cannot be a cell.
     """
     cells: list[str] = []
     searches: list[str] = []
     finetunes: list[str] = []
     datasets: dict[str, None] = {}
     names: dict[str, None] = {}
-    for cell, (path, recipe) in _recipes(suites, faulty).items():
+    for cell, (path, recipe) in _recipes(suites).items():
         suite, dataset, row = cell.split("/")
         names[suite] = datasets[dataset] = None
         place = SUITES / path.relative_to(suites) if path.is_relative_to(suites) else path  # as DVC names it
@@ -60,57 +59,43 @@ def _files(suites: Path) -> Iterator[tuple[str, Path]]:
                 yield f"{name}/{path.relative_to(recipes).with_suffix('').as_posix()}", path
 
 
-def _recipes(suites: Path, faulty: dict[str, str] | None) -> dict[str, tuple[Path, Recipe]]:
-    """Returns the file and the recipe of each cell, in the order of the grid; `faulty` and errors as in `render`."""
-    found: dict[str, tuple[Path, Recipe]] = {}
-
-    def fault(cell: str, error: RecipeError) -> None:
-        if faulty is None:
-            raise error
-        faulty[cell] = str(error)
-        found.pop(cell, None)
-
+def _recipes(suites: Path) -> dict[str, tuple[Path, Recipe]]:
+    """Returns the file and the recipe of each cell, in the order of the grid; errors as in `render`."""
+    recipes: dict[str, tuple[Path, Recipe]] = {}
     for cell, path in _files(suites):
         parts = cell.split("/")
-        try:
-            if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
-                raise RecipeError(
-                    f"{path}: expected suites/SUITE/recipes/DATASET/ROW.yaml, each name of lower-case letters, "
-                    "digits and dashes"
-                )
-            found[cell] = path, load_recipe(path)
-        except RecipeError as error:
-            fault(cell, error)
-    while True:  # another recipe may start from one that was left out
-        before = len(found)
-        for cell in list(found):
-            try:
-                _check_start(cell, found, suites)
-            except RecipeError as error:
-                fault(cell, error)
-        if len(found) == before:
-            return found
+        if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
+            raise RecipeError(
+                "expected suites/SUITE/recipes/DATASET/ROW.yaml, each name of lower-case letters, digits and dashes",
+                file=path,
+            )
+        recipes[cell] = path, load_recipe(path)
+    for cell in recipes:
+        _check_start(cell, recipes, suites)
+    return recipes
 
 
-def _check_start(cell: str, found: dict[str, tuple[Path, Recipe]], suites: Path) -> None:
+def _check_start(cell: str, recipes: dict[str, tuple[Path, Recipe]], suites: Path) -> None:
     """Checks the cell that a recipe starts from.
 
     Raises:
         RecipeError: it does not exist, does not save weights, or a seed is missing.
     """
-    path, recipe = found[cell]
+    path, recipe = recipes[cell]
     if recipe.start is None:
         return
     start = recipe.start.cell
-    if start not in found:
-        raise RecipeError(f"{path}: start.cell: {recipe_file(start, suites)} not found{nearest(start, list(found))}")
-    source, before = found[start]
+    if start not in recipes:
+        problem = f"{recipe_file(start, suites)} not found{nearest(start, list(recipes))}"
+        raise RecipeError(problem, file=path, place="start.cell", value=start)
+    source, before = recipes[start]
     if start == cell:
-        raise RecipeError(f"{path}: start.cell: a cell cannot start from itself")
+        raise RecipeError("a cell cannot start from itself", file=path, place="start.cell", value=start)
     missing = [seed for seed in recipe.seeds if seed not in before.seeds]
     if not before.keep_weights or missing:
         needed = f"seeds {', '.join(map(str, missing))}" if before.keep_weights else "keep_weights: true"
-        raise RecipeError(f"{path}: start.cell: no weights to start from; add {needed} to {source}")
+        remedy = f"add {needed} to {source}"
+        raise RecipeError("no weights to start from", file=path, place="start.cell", value=start, remedy=remedy)
 
 
 def _names(key: str, names: dict[str, None]) -> str:

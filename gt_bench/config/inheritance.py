@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gt_bench.config.origins import ROW, ancestors
 from gt_bench.config.schema import RecipeError, nearest, read_yaml
-from gt_bench.schemas import Settings
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.paths import place
 
 # mappings that are replaced and not merged
@@ -40,35 +40,35 @@ def bases_of(path: str | Path) -> list[Path]:
     Raises:
         RecipeError: a file is invalid.
     """
-    found: list[Path] = []
+    bases: list[Path] = []
     while (base := read_yaml(path).get("base")) is not None:
         path = _place(Path(path), base)
-        if path in found:
-            raise RecipeError(f"{path}: base: circular inheritance: {', '.join(map(str, found))}")
-        found.append(path)
-    return found
+        if path in bases:
+            raise RecipeError(f"circular inheritance: {', '.join(map(str, bases))}", file=path, place="base")
+        bases.append(path)
+    return bases
 
 
 def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[Settings, list[str]]:
     content = read_yaml(path)
     if "base" not in content:
         if "drop" in content:
-            raise RecipeError(f"{path}: drop: expected a key `base`")
+            raise RecipeError("expected a key `base`", file=path, place="drop")
         return content, []
     place = _place(path, content.pop("base"))
     if place in (path, *above):
-        raise RecipeError(f"{path}: base: circular inheritance: {', '.join(map(str, (*above, path)))}")
+        raise RecipeError(f"circular inheritance: {', '.join(map(str, (*above, path)))}", file=path, place="base")
     if not place.is_file():
-        raise RecipeError(
-            f"{path}: base: {place} not found{nearest(place.name, [p.name for p in place.parent.glob('*.yaml')])}"
-        )
+        hint = nearest(place.name, [p.name for p in place.parent.glob("*.yaml")])
+        raise RecipeError(f"{place} not found{hint}", file=path, place="base", value=place)
     inherited, without_origin = _resolved(place, (*above, path))
     for key in ROW:
         inherited.pop(key, None)
     origins = inherited.get("origin", {})
     inherited["origin"] = {key: text for key, text in origins.items() if key.split(".")[0] not in ROW}
     for key in _words(content.pop("drop", []), path):
-        _drop(inherited, key, f"{path}: drop: {place}")
+        if not _dropped(inherited, key):
+            raise RecipeError(f"{place} has no {key!r:.200}", file=path, place="drop", value=key)
     if inherited["origin"]:
         own = set(content.get("origin") or {})
         without_origin = without_origin + [
@@ -82,9 +82,8 @@ def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[Settings, list[str]]
 
 def _place(path: Path, base: object) -> Path:
     if not isinstance(base, str) or not base.endswith(".yaml"):
-        raise RecipeError(
-            f"{path}: base: expected the path of a .yaml file, relative to this one (given: {base!r:.200})"
-        )
+        problem = f"expected the path of a .yaml file, relative to this one (given: {base!r:.200})"
+        raise RecipeError(problem, file=path, place="base", value=base)
     parts: list[str] = []
     for part in (path.parent / base).parts:
         if part == ".." and parts and parts[-1] != "..":
@@ -96,12 +95,13 @@ def _place(path: Path, base: object) -> Path:
 
 def _words(value: object, path: Path) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise RecipeError(f"{path}: drop: expected a list of dotted keys (given: {value!r:.200})")
+        problem = f"expected a list of dotted keys (given: {value!r:.200})"
+        raise RecipeError(problem, file=path, place="drop", value=value)
     return value
 
 
-def _drop(content: Settings, key: str, where: str) -> None:
-    """Deletes a dotted key. A key of `origin` contains dots itself."""
+def _dropped(content: Settings, key: str) -> bool:
+    """Deletes a dotted key, and returns whether there was one. A key of `origin` contains dots itself."""
     if key.startswith("origin."):
         section, last = content["origin"], key.removeprefix("origin.")
     else:
@@ -110,8 +110,9 @@ def _drop(content: Settings, key: str, where: str) -> None:
         for name in sections:
             section = section.get(name) if isinstance(section, dict) else None
     if not isinstance(section, dict) or last not in section:
-        raise RecipeError(f"{where} has no {key!r:.200}")
+        return False
     del section[last]
+    return True
 
 
 def _changed(content: Settings, inherited: object, prefix: str = "") -> list[str]:

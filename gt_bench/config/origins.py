@@ -51,17 +51,19 @@ def check_origins(
     """
     covers = {key: {v for v in values if key == "all" or v == key or v.startswith(f"{key}.")} for key in origin}
     for key, text in origin.items():
-        where = f"{path}: origin.{key:.200}"
+        place = f"origin.{key:.200}"
         if not covers[key]:
             known = sorted({v for value in values for v in ancestors(value)})
-            raise RecipeError(f"{where}: the recipe has no value {key!r:.200}{nearest(key, known)}")
+            raise RecipeError(f"the recipe has no value {key!r:.200}{nearest(key, known)}", file=path, place=place)
         if not text.startswith(ORIGINS):
-            raise RecipeError(f"{where}: expected one of {', '.join(ORIGINS)} as first word (given: {text!r:.200})")
+            problem = f"expected one of {', '.join(ORIGINS)} as first word (given: {text!r:.200})"
+            raise RecipeError(problem, file=path, place=place, value=text)
         # "tuned" may be added to the origin of the starting value
         narrower = [other for other in covers if covers[other] < covers[key] and not origin[other].startswith("tuned")]
         if narrower and covers[key] == set().union(*(covers[other] for other in narrower)):
-            raise RecipeError(f"{where}: second origin of {', '.join(sorted(narrower))}; keep one of them")
+            problem = f"second origin of {', '.join(sorted(narrower))}"
+            raise RecipeError(problem, file=path, place=place, remedy="keep one of them")
     if complete:
         without = sorted(set(values) - set().union(*covers.values()))
         if without:
-            raise RecipeError(f"{path}: no origin for {', '.join(without)}")
+            raise RecipeError(f"no origin for {', '.join(without)}", file=path, place="origin", value=without)

@@ -29,7 +29,8 @@ from gt_bench.config.recipe_sections import (
 )
 from gt_bench.config.schema import Positive, RecipeError, Strict, validated
 from gt_bench.config.search_section import SearchSection
-from gt_bench.schemas import Settings
+from gt_bench.records.cell import Reduction
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.nested import flat
 
 BY_SET = "chosen: by --set"  # origin of a value given to `gt-bench try`
@@ -130,7 +131,7 @@ class Recipe(Strict):
     split: Literal["seed"] | int = "seed"
     published: PublishedRef | None = None
     parameters: Positive | None = None
-    reduced: list[str] = []
+    reduced: list[Reduction | str] = []
     search: SearchSection | None = None
     origin: dict[str, str] = {}
 
@@ -162,15 +163,19 @@ class Recipe(Strict):
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
         if (self.epochs is None) == (not self.phases):
-            raise ValueError("expected either epochs or phases")
+            raise RecipeError("expected either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
-            raise ValueError("select: last has no best epoch; remove patience and reload_best")
+            remedy = "remove patience and reload_best"
+            raise RecipeError("last has no best epoch", place="select", value=self.select, remedy=remedy)
         if self.patience and self.phases:
-            raise ValueError("patience would end the run in its first phase; remove patience, or use epochs")
+            remedy = "remove patience, or use epochs"
+            raise RecipeError("would end the run in its first phase", place="patience", remedy=remedy)
         if self.patience and self.patience < self.eval_every:
-            raise ValueError(
-                f"patience: {self.patience} epochs can pass without a validation, because eval_every is "
-                f"{self.eval_every}; use a longer patience"
+            raise RecipeError(
+                f"{self.patience} epochs can pass without a validation, because eval_every is {self.eval_every}",
+                place="patience",
+                value=self.patience,
+                remedy="use a longer patience",
             )
         if self.select == "test":
             self._check_selection_on_test()
@@ -178,40 +183,48 @@ class Recipe(Strict):
             if self.search and any(
                 how in (key, *getattr(space, "also", ())) for key, space in self.search.space.items()
             ):
-                raise ValueError(f"search.space: {how} is not a hyperparameter; remove it")
+                problem = f"{how} is not a hyperparameter"
+                raise RecipeError(problem, place="search.space", value=how, remedy="remove it")
         if self.search and self.start:
-            raise ValueError(
-                "a search cannot start from the weights of another cell; search that cell, and start from it "
-                "without a search"
-            )
+            remedy = "search that cell, and start from it without a search"
+            raise RecipeError("a search cannot start from the weights of another cell", place="start", remedy=remedy)
         if self.subgraphs and not self.batch.graphs:
-            raise ValueError("subgraphs need batch.graphs, the number of graphs per step")
+            raise RecipeError("need batch.graphs, the number of graphs per step", place="subgraphs")
         if self.subgraphs and self.head:
-            raise ValueError("head is for targets of edges, and subgraphs are for targets of nodes; remove one of them")
+            problem = "is for targets of edges, and subgraphs are for targets of nodes"
+            raise RecipeError(problem, place="head", remedy="remove one of them")
         if self.subgraphs and self.eval_device:
-            raise ValueError("eval_device is for a large graph that is evaluated as a whole; remove it, or subgraphs")
+            problem = "is for a large graph that is evaluated as a whole"
+            raise RecipeError(problem, place="eval_device", remedy="remove it, or subgraphs")
         if self.processes > 1:
+            shared = f"{self.processes} processes share the graphs of a step"
             if self.batch.graphs and self.batch.graphs < self.processes:
-                raise ValueError(
-                    f"processes: {self.processes} processes share the graphs of a step, but batch.graphs is "
-                    f"{self.batch.graphs}; use at most {self.batch.graphs} processes"
+                raise RecipeError(
+                    f"{shared}, but batch.graphs is {self.batch.graphs}",
+                    place="processes",
+                    value=self.processes,
+                    remedy=f"use at most {self.batch.graphs} processes",
                 )
             keys = ("parts", "targets", "hyperedges", "edges", "configurations")
             unsupported = [f"batch.{key}" for key in keys if getattr(self.batch, key)]
             unsupported += [self.protocol.KEY] if self.protocol else []
             unsupported += ["eval_device"] if self.eval_device else []
             if unsupported:
-                raise ValueError(
-                    f"processes: {self.processes} processes share the graphs of a step, which {unsupported[0]} does "
-                    "not support; remove one of them"
+                raise RecipeError(
+                    f"{shared}, which {unsupported[0]} does not support",
+                    place="processes",
+                    value=self.processes,
+                    remedy="remove one of them",
                 )
         return self
 
     def _check_selection_on_test(self) -> None:
         if not self.origin.get("select", "").startswith("authors:"):
-            raise ValueError(
-                "select: test is only for rows that repeat what authors did: origin.select must begin with `authors:`; "
-                "all other rows use select: best, which reads validation"
+            raise RecipeError(
+                "test is only for rows that repeat what authors did: origin.select must begin with `authors:`; all "
+                "other rows use select: best, which reads validation",
+                place="select",
+                value=self.select,
             )
         reading = {
             "search": self.search, "patience": self.patience, "protocol": self.protocol,
@@ -219,7 +232,8 @@ class Recipe(Strict):
             "schedule plateau": self.schedule.name == "plateau",
         }  # fmt: skip
         if wrong := [key for key, value in reading.items() if value]:
-            raise ValueError(f"select: test with {', '.join(wrong)} would also train on the test split; remove one")
+            problem = f"test with {', '.join(wrong)} would also train on the test split"
+            raise RecipeError(problem, place="select", value=self.select, remedy="remove one")
 
     def given_values(self) -> list[str]:
         """Returns the dotted keys of values that the recipe contains and that change numbers. Each needs an origin."""
@@ -302,9 +316,9 @@ class Recipe(Strict):
             for parent in parents:
                 place = place.setdefault(parent, {})
                 if not isinstance(place, dict):
-                    raise RecipeError(f"{key}: no such key, because {parent} is a value and not a section")
+                    raise RecipeError(f"no such key, because {parent} is a value and not a section", place=key)
             place[last] = value
-        return validated(Recipe, content, "the search space")
+        return validated(Recipe, content, "")
 
     def value(self, key: str) -> object:
         """Returns the value of a dotted key, None if there is none."""
@@ -327,7 +341,7 @@ class Recipe(Strict):
             return 0
         index = seed % num_splits if self.split == "seed" else self.split
         if not 0 <= index < num_splits:
-            raise RecipeError(f"split: no split {index}; the dataset has {num_splits}")
+            raise RecipeError(f"no split {index}; the dataset has {num_splits}", place="split", value=index)
         return index
 
 
@@ -340,10 +354,11 @@ def load_recipe(path: str | Path) -> Recipe:
         RecipeError: the recipe is invalid.
     """
     content, without_origin = read_recipe(path)
-    recipe = validated(Recipe, content, str(path))
+    recipe = validated(Recipe, content, path)
     if without_origin:
         key = without_origin[0]
-        raise RecipeError(f"{path}: {key} differs from its base and has no origin here; add origin.{key}")
+        problem = "differs from its base and has no origin here"
+        raise RecipeError(problem, file=path, place=key, remedy=f"add origin.{key}")
     check_origins(recipe.given_values(), recipe.origin, path)
     return recipe
 

@@ -8,34 +8,36 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from gt_bench.config.schema import Positive, Strict
-from gt_bench.schemas import Settings
+from gt_bench.config.schema import Positive, RecipeError, Strict
+from gt_bench.utils.json_types import Settings
 
 
-def check_plain(value: object, where: str) -> None:
+def check_plain(value: object, place: str) -> None:
     """Checks that JSON can represent a value exactly, so that its digest is unique.
 
     Raises:
-        ValueError: it cannot.
+        RecipeError: it cannot.
     """
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{where} is {value}; expected a finite number")
+        raise RecipeError(f"is {value}; expected a finite number", place=place, value=value)
     if isinstance(value, list | tuple):
-        for number, one in enumerate(value):
-            check_plain(one, f"{where}[{number}]")
+        for number, entry in enumerate(value):
+            check_plain(entry, f"{place}[{number}]")
     elif isinstance(value, dict):
-        for key, one in value.items():
+        for key, entry in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"{where}: the key {key!r:.200} is not text; write it in quotes")
-            check_plain(one, f"{where}.{key:.200}")
+                problem = f"the key {key!r:.200} is not text"
+                raise RecipeError(problem, place=place, value=key, remedy="write it in quotes")
+            check_plain(entry, f"{place}.{key:.200}")
     elif not isinstance(value, bool | int | float | str | None):
-        raise ValueError(f"{where} is {value!r:.200}; expected a number, text, true, false, null, a list or a mapping")
+        problem = f"is {value!r:.200}; expected a number, text, true, false, null, a list or a mapping"
+        raise RecipeError(problem, place=place, value=value)
 
 
 class ModelSection(BaseModel):
     """Name of the model and arguments of its constructor (checked by gt_bench/experiment/validate.py)."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     name: str
 
     @model_validator(mode="after")
@@ -99,18 +101,18 @@ class BatchSection(Strict):
         if (self.parts or self.hyperedges) and (
             self.graphs or self.nodes or self.bucket or (self.parts and self.hyperedges)
         ):
-            raise ValueError(
-                "parts and hyperedges are for one large graph; use only one of them, without graphs, nodes or bucket"
-            )
+            remedy = "use only one of them, without graphs, nodes or bucket"
+            raise RecipeError("parts and hyperedges are for one large graph", remedy=remedy)
         if (self.targets is None) != (self.neighbors is None):
-            raise ValueError(
-                "targets and neighbors belong together; add the other one: targets: 512, neighbors: [9, 9]"
-            )
+            remedy = "add the other one: targets: 512, neighbors: [9, 9]"
+            raise RecipeError("targets and neighbors belong together", remedy=remedy)
         if self.targets and (self.graphs or self.nodes or self.bucket or self.parts or self.hyperedges):
-            raise ValueError("targets samples one large graph; remove graphs, nodes, bucket, parts and hyperedges")
+            remedy = "remove graphs, nodes, bucket, parts and hyperedges"
+            raise RecipeError("samples one large graph", place="targets", value=self.targets, remedy=remedy)
         for key in ("last", "bucket"):
             if getattr(self, key) and not (self.graphs or self.nodes):
-                raise ValueError(f"{key} is for batches of graphs; add batch.graphs or batch.nodes, or remove it")
+                remedy = "add batch.graphs or batch.nodes, or remove it"
+                raise RecipeError("is for batches of graphs", place=key, value=getattr(self, key), remedy=remedy)
         return self
 
 
@@ -155,9 +157,9 @@ class ScheduleSection(Strict):
     @model_validator(mode="after")
     def _after_warmup(self) -> Self:
         if (self.name == "step") != (self.every is not None):
-            raise ValueError("schedule.every is required for schedule.name step, and invalid for others")
+            raise RecipeError("is required for schedule.name step, and invalid for others", place="every")
         if self.total is not None and self.total <= self.warmup:
-            raise ValueError("schedule.total must be larger than schedule.warmup")
+            raise RecipeError("must be larger than schedule.warmup", place="total", value=self.total)
         return self
 
 
@@ -275,5 +277,5 @@ class HeadSection(Strict):
     @model_validator(mode="after")
     def _of_mlp(self) -> Self:
         if self.name == "dot" and (extra := sorted({"layers", "dropout"} & self.model_fields_set)):
-            raise ValueError(f"head.{extra[0]} is for product and concat; dot has no layers: remove it")
+            raise RecipeError("is for product and concat; dot has no layers", place=extra[0], remedy="remove it")
         return self

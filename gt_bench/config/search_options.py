@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gt_bench.config.option_text import seeds_in, values_in
 from gt_bench.config.schema import validated
 from gt_bench.config.search_section import VALIDATION, SearchMethod
-from gt_bench.schemas import Settings
+from gt_bench.utils.json_types import Settings
 
 WHERE = "options of the search"
 
@@ -41,7 +41,7 @@ def method_in(
         "sampler_options": values_in("--sampler-option", sampler_option or (), "n_startup_trials=5"),
         "pruner": pruner,
         "pruner_options": values_in("--pruner-option", pruner_option or (), "reduction_factor=2"),
-        "objectives": [VALIDATION, *(one for one in objective if one != VALIDATION)] if objective else None,
+        "objectives": [VALIDATION, *(name for name in objective if name != VALIDATION)] if objective else None,
         "select_within": select_within,
         "warm_start": [name.strip() for name in warm_start.split(",")] if warm_start else None,
         "seeds": seeds_in(search_seeds, "--search-seeds") if search_seeds else None,

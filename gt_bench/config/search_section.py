@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from gt_bench.config.schema import Positive, RecipeError, Strict, tag_of, validated
-from gt_bench.schemas import Settings
+from gt_bench.utils.json_types import Settings
 
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -54,7 +54,11 @@ class Range(Strict):
 def in_space(space: Choice | Range, value: object) -> tuple[object] | None:
     """Returns the value as the space has it, in a tuple because None is a choice. None if it is outside."""
     if isinstance(space, Choice):
-        same = [one for one in space.choices if one == value and isinstance(one, bool) == isinstance(value, bool)]
+        same = [
+            choice
+            for choice in space.choices
+            if choice == value and isinstance(choice, bool) == isinstance(value, bool)
+        ]
         return (same[0],) if same else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not space.low <= value <= space.high:
         return None
@@ -88,7 +92,7 @@ class TpeOptions(Strict):
     @model_validator(mode="after")
     def _grouped(self) -> Self:
         if self.group and not self.multivariate:
-            raise ValueError("group requires multivariate: true")
+            raise RecipeError("requires multivariate: true", place="group")
         return self
 
 
@@ -276,52 +280,63 @@ class SearchSection(SearchMethod):
             what = "sampler" if kinds is SAMPLERS else "pruner"
             if what == "pruner" and not self.prunes:
                 continue
-            try:
-                validated(kinds[key], given, f"{what}_options of {key}")
-            except RecipeError as error:
-                raise ValueError(str(error)) from None
+            validated(kinds[key], given, "", f"{what}_options")
         return self
 
     @model_validator(mode="after")
     def _objectives(self) -> Self:
         if self.objectives[0] != VALIDATION or len(set(self.objectives)) < len(self.objectives):
-            raise ValueError(f"objectives: expected {VALIDATION} first, and each objective once")
+            raise RecipeError(f"expected {VALIDATION} first, and each objective once", place="objectives")
         if len(set(self.warm_start)) < len(self.warm_start):
-            raise ValueError("warm_start: duplicate entry")
+            raise RecipeError("duplicate entry", place="warm_start")
         if self.warm_start and self.sampler == "grid":
-            raise ValueError("warm_start: grid tries each combination of choices once; remove warm_start")
+            problem = "grid tries each combination of choices once"
+            raise RecipeError(problem, place="warm_start", remedy="remove warm_start")
         several = len(self.objectives) > 1
         if several and "pruner" in self.model_fields_set and self.pruner != "none":
-            raise ValueError(
-                f"pruner: {self.pruner}: Optuna does not prune trials with several objectives "
-                f"({', '.join(self.objectives)}); remove the pruner or keep one objective"
+            raise RecipeError(
+                f"{self.pruner}: Optuna does not prune trials with several objectives ({', '.join(self.objectives)})",
+                place="pruner",
+                value=self.pruner,
+                remedy="remove the pruner or keep one objective",
             )
         if self.pruner_options and not self.prunes:
-            raise ValueError("pruner_options: this search does not prune; remove them")
+            raise RecipeError("this search does not prune", place="pruner_options", remedy="remove them")
         if several and self.sampler == "cmaes":
-            raise ValueError("sampler: cmaes optimises one objective; use nsga2, tpe or gp, or keep one objective")
+            remedy = "use nsga2, tpe or gp, or keep one objective"
+            raise RecipeError("cmaes optimises one objective", place="sampler", value=self.sampler, remedy=remedy)
         if not several and self.sampler == "nsga3":
-            raise ValueError("sampler: nsga3 is for several objectives; use nsga2, or add objectives")
+            remedy = "use nsga2, or add objectives"
+            raise RecipeError("nsga3 is for several objectives", place="sampler", value=self.sampler, remedy=remedy)
         if not several and self.select_within:
-            raise ValueError("select_within: a search with one objective selects its best trial; remove it")
+            problem = "a search with one objective selects its best trial"
+            raise RecipeError(problem, place="select_within", value=self.select_within, remedy="remove it")
         return self
 
     @model_validator(mode="after")
     def _fitting_space(self) -> Self:
         choices = [key for key, space in self.space.items() if isinstance(space, Choice)]
         if self.sampler in ("cmaes", "qmc") and choices:
-            raise ValueError(
-                f"sampler: {self.sampler} samples numbers of a range, and {choices[0]} has choices: Optuna would draw "
-                "it at random; make it a range (low, high), or use tpe, gp or nsga2"
+            raise RecipeError(
+                f"{self.sampler} samples numbers of a range, and {choices[0]} has choices: Optuna would draw it at "
+                "random",
+                place="sampler",
+                value=self.sampler,
+                remedy="make it a range (low, high), or use tpe, gp or nsga2",
             )
         if self.sampler == "cmaes" and len(self.space) == 1:
-            raise ValueError("sampler: cmaes needs a space of two or more keys; use tpe or gp")
+            problem = "cmaes needs a space of two or more keys"
+            raise RecipeError(problem, place="sampler", value=self.sampler, remedy="use tpe or gp")
         population = SAMPLERS[self.sampler].model_validate(self.sampler_options)
         if isinstance(population, NsgaOptions) and population.population_size >= self.trials:
-            raise ValueError(
-                f"sampler: {self.sampler} draws the first {population.population_size} trials at random "
-                f"(population_size), which are all of {self.trials}; use a smaller population, for example "
-                "sampler_options: {population_size: " + f"{max(2, self.trials // 4)}}}, or more trials"
+            smaller = max(2, self.trials // 4)
+            raise RecipeError(
+                f"{self.sampler} draws the first {population.population_size} trials at random (population_size), "
+                f"which are all of {self.trials}",
+                place="sampler",
+                value=self.sampler,
+                remedy="use a smaller population, for example "
+                f"sampler_options: {{population_size: {smaller}}}, or more trials",
             )
         return self
 

@@ -3,12 +3,10 @@
 import re
 from collections.abc import Mapping
 
-import yaml
-
 from gt_bench.config.option_text import OptionError, key_and_text
-from gt_bench.config.schema import parse_yaml
+from gt_bench.config.schema import RecipeError, parse_yaml
 from gt_bench.config.search_section import Choice, Space
-from gt_bench.schemas import Settings
+from gt_bench.utils.json_types import Settings
 
 EXAMPLES = "model.hidden=16,32,64, model.layers=1..4 or optimizer.lr=1e-4..1e-2:log"
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -29,26 +27,28 @@ def space_in(text: str) -> tuple[str, Settings]:
         OptionError: the text is invalid.
     """
     key, values = key_and_text("--space", text, EXAMPLES)
-    if found := _RANGE.fullmatch(values):
-        low, high = (parse_yaml(found[i]) for i in (1, 2))
+    if bounds := _RANGE.fullmatch(values):
+        low, high = (parse_yaml(bounds[i]) for i in (1, 2))
         space: Settings = {"low": low, "high": high}
         if isinstance(low, int) and isinstance(high, int):
             space["integer"] = True
-        for option in found[3].split(":")[1:]:
+        for option in bounds[3].split(":")[1:]:
             name, _, value = option.partition("=")
             if name == "log" and not value:
                 space["log"] = True
             elif name == "step" and value:
                 space["step"] = parse_yaml(value)
             else:
-                raise OptionError(f"--space {text}: unknown option {option!r} of a range; known: log, step=NUMBER")
+                problem = f"unknown option {option!r} of a range; known: log, step=NUMBER"
+                raise OptionError(problem, place="--space", value=text)
         return key, space
     if ".." in values:
-        raise OptionError(f"--space {text}: expected a range LOW..HIGH of two numbers, for example {EXAMPLES}")
+        problem = f"expected a range LOW..HIGH of two numbers, for example {EXAMPLES}"
+        raise OptionError(problem, place="--space", value=text)
     try:
         return key, {"choices": [parse_yaml(part.strip()) for part in values.split(",")]}
-    except yaml.YAMLError as error:
-        raise OptionError(f"--space {text}: invalid YAML: {error}") from None
+    except RecipeError as error:
+        raise OptionError(error.problem, place="--space", value=text) from None
 
 
 def space_text(space: Space) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from gt_bench.config.schema import RecipeError, Strict, nearest, read_yaml, validated
-from gt_bench.utils.paths import MANIFEST, suite_folders, suite_name
+from gt_bench.utils.paths import MANIFEST, suite_folder, suite_folders
 
 
 class Deviations(Strict):
@@ -36,13 +36,30 @@ class FinalRows(Strict):
     methods: tuple[str, ...]
 
 
+class SuiteComparison(Strict):
+    """Models of this suite that are compared with those of another one on the same datasets.
+
+    Attributes:
+        title: title of the table.
+        datasets: the datasets.
+        rows: rows of this suite.
+        suite: the other suite.
+        against: its rows. The first is compared everywhere, the others where both have runs.
+    """
+
+    title: str
+    datasets: tuple[str, ...]
+    rows: tuple[str, ...]
+    suite: str
+    against: tuple[str, ...]
+
+
 class Suite(Strict):
     """Content of a suite.yaml.
 
     Attributes:
         title: title of the paper or the suite.
         label: short name for tables. The name of the folder by default.
-        abbreviation: name for narrow terminals.
         authors: authors of the paper.
         venue: venue of the paper.
         url: URL of the paper.
@@ -53,13 +70,13 @@ class Suite(Strict):
             numbers if empty.
         described: rows of recipes that follow the text of the paper, where others follow its released code. Of several
             complete recipes of a number they are counted.
+        compare: comparisons with other suites (gt_bench/reports/suite_comparison.py).
         summary: what is reproduced, what is not, and why. Names of cells in braces are replaced by numbers
             (gt_bench/reports/paper_summary.py).
     """
 
     title: str
     label: str | None = None
-    abbreviation: str | None = None
     authors: str | None = None
     venue: str | None = None
     url: str | None = None
@@ -67,6 +84,7 @@ class Suite(Strict):
     std_ddof: tuple[Deviations, ...] = ()
     final: tuple[FinalRows, ...] = ()
     described: tuple[str, ...] = ()
+    compare: tuple[SuiteComparison, ...] = ()
     summary: str | None = None
 
     @property
@@ -81,13 +99,14 @@ def load_suite(name: str) -> Suite:
     Raises:
         RecipeError: there is no such suite, or its suite.yaml is invalid.
     """
-    folders = suite_folders()
-    if (folder := folders.get(suite_name(name))) is None:
-        raise RecipeError(f"no suite named {name!r}{nearest(name, list(folders))}; known: {', '.join(folders)}")
+    if (folder := suite_folder(name)) is None:
+        folders = suite_folders()
+        problem = f"no suite named {name!r}{nearest(name, list(folders))}; known: {', '.join(folders)}"
+        raise RecipeError(problem, value=name)
     path = folder / MANIFEST
     return _load(path, path.stat().st_mtime_ns)
 
 
 @cache
 def _load(path: Path, _mtime: int) -> Suite:
-    return validated(Suite, read_yaml(path), str(path))
+    return validated(Suite, read_yaml(path), path)

@@ -27,10 +27,10 @@ def tried_cells(dataset: str | None = None, results: Path = Path("results")) -> 
         dataset: return only cells of this dataset.
         results: folder of results.
     """
-    found = {path.with_suffix("") for path in Path(TRIED).glob("*/*.yaml")}
-    found |= {path.relative_to(results).with_suffix("") for path in (results / TRIED).glob("*/*.json")}
+    names = {path.with_suffix("") for path in Path(TRIED).glob("*/*.yaml")}
+    names |= {path.relative_to(results).with_suffix("") for path in (results / TRIED).glob("*/*.json")}
     cells: list[Cell] = []
-    for path in sorted(found):
+    for path in sorted(names):
         if dataset in (None, path.parent.name):
             name = path.as_posix()
             settings = "tuned" if Path("tuned", f"{name}.yaml").exists() else "recipes"

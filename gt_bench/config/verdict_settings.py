@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from gt_bench.config.schema import Strict
+from gt_bench.config.schema import RecipeError, Strict
 
 
 class Rules(Strict):
@@ -30,8 +30,11 @@ class Rules(Strict):
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.power > 0.99 * (1 - self.level):
-            raise ValueError(
-                f"power {self.power:g} cannot be reached at level {self.level:g}: equal true means are consistent in "
-                f"{1 - self.level:g} of cases; use a smaller power"
+            raise RecipeError(
+                f"{self.power:g} cannot be reached at level {self.level:g}: equal true means are consistent in "
+                f"{1 - self.level:g} of cases",
+                place="power",
+                value=self.power,
+                remedy="use a smaller power",
             )
         return self

@@ -71,7 +71,7 @@ def unpack(archive: Path, folder: Path, limits: UnpackLimits = UnpackLimits()) -
         budget = _Budget(archive, limits)
         with _archive_errors(archive):
             for name, source in _members(archive):
-                target = temporary.joinpath(*_safe_path(archive, name).parts)
+                target = temporary.joinpath(*_safe_path(name).parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 budget.count_member()
                 with open(target, "xb") as out:
@@ -101,12 +101,12 @@ def read_member(archive: Path, name: str, limits: UnpackLimits = UnpackLimits(to
     """
     budget = _Budget(archive, limits)
     with _archive_errors(archive):
-        for found, source in _members(archive):
+        for member, source in _members(archive):
             budget.count_member()
-            if found == name:
-                _safe_path(archive, name)
+            if member == name:
+                _safe_path(name)
                 return b"".join(_blocks(source, budget))
-    raise ArchiveError(f"{archive}: no member named {name!r}")
+    raise ArchiveError(f"no member named {name!r}", file=archive, value=name)
 
 
 def decompress(path: Path, limits: UnpackLimits = UnpackLimits(total=4 << 30)) -> bytes:
@@ -123,7 +123,7 @@ def decompress(path: Path, limits: UnpackLimits = UnpackLimits(total=4 << 30)) -
         ArchiveError: the file is damaged, exceeds a limit, or has another suffix.
     """
     if path.suffix not in _OPENERS_BY_SUFFIX:
-        raise ArchiveError(f"{path}: not a .gz, .xz or .bz2 file")
+        raise ArchiveError("not a .gz, .xz or .bz2 file", file=path)
     with _archive_errors(path), _OPENERS_BY_SUFFIX[path.suffix](path, "rb") as source:
         return b"".join(_blocks(source, _Budget(path, limits)))
 
@@ -132,21 +132,21 @@ class _Budget:
     """Counts members and unpacked bytes, and raises ArchiveError if a limit is exceeded."""
 
     def __init__(self, archive: Path, limits: UnpackLimits):
-        self.archive, self.limits = archive, limits
+        self.limits = limits
         self.packed = max(archive.stat().st_size, 1)
         self.unpacked = self.members = 0
 
     def count_member(self) -> None:
         self.members += 1
         if self.members > self.limits.members:
-            raise ArchiveError(f"{self.archive}: more than {self.limits.members:,} members")
+            raise ArchiveError(f"more than {self.limits.members:,} members")
 
     def count_bytes(self, size: int) -> None:
         self.unpacked += size
         if self.unpacked > self.limits.total:
-            raise ArchiveError(f"{self.archive}: unpacks to more than {self.limits.total:,} bytes")
+            raise ArchiveError(f"unpacks to more than {self.limits.total:,} bytes")
         if self.unpacked > max(self.limits.ratio * self.packed, _RATIO_THRESHOLD):
-            raise ArchiveError(f"{self.archive}: unpacks to more than {self.limits.ratio:g} times its size")
+            raise ArchiveError(f"unpacks to more than {self.limits.ratio:g} times its size")
 
 
 def _blocks(source: IO[bytes], budget: _Budget) -> Iterator[bytes]:
@@ -162,7 +162,7 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
             for info in file.infolist():
                 kind = stat.S_IFMT(info.external_attr >> 16)
                 if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                    raise ArchiveError(f"{archive}: {info.filename!r} is a link or a device")
+                    raise ArchiveError("is a link or a device", place=info.filename)
                 if not info.is_dir():
                     with file.open(info) as source:
                         yield info.filename, source
@@ -188,14 +188,14 @@ def tar_members(archive: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
         magic = raw.read(6)
     opener = next((opener for start, opener in _OPENERS_BY_MAGIC.items() if magic.startswith(start)), open)
     with opener(archive, "rb") as unpacked:
-        source = _BoundedHeaders(archive, unpacked)
+        source = _BoundedHeaders(unpacked)
         with tarfile.open(fileobj=cast(IO[bytes], source), mode="r:") as file:
             for info in file:
                 file.members.clear()  # tarfile would keep every member in memory
                 if info.isdir():
                     continue
                 if not info.isreg():
-                    raise ArchiveError(f"{archive}: {info.name[:200]!r} is a link or a device")
+                    raise ArchiveError("is a link or a device", place=info.name[:200])
                 source.remaining = None
                 yield info, file.extractfile(info)
                 source.remaining = _MAX_HEADER
@@ -210,17 +210,15 @@ class _BoundedHeaders:
         remaining: bytes of headers that may still be read; None while the content of a member is read.
     """
 
-    def __init__(self, archive: Path, file: IO[bytes]):
-        self.archive, self.file = archive, file
+    def __init__(self, file: IO[bytes]):
+        self.file = file
         self.remaining: int | None = _MAX_HEADER
 
     def read(self, size: int) -> bytes:
         if self.remaining is not None:
             self.remaining -= size
             if self.remaining < 0:
-                raise ArchiveError(
-                    f"{self.archive}: the headers of one member (names, pax records) exceed {_MAX_HEADER:,} bytes"
-                )
+                raise ArchiveError(f"the headers of one member (names, pax records) exceed {_MAX_HEADER:,} bytes")
         return self.file.read(size)
 
     def seek(self, position: int) -> int:
@@ -230,8 +228,8 @@ class _BoundedHeaders:
         return self.file.tell()
 
 
-def _safe_path(archive: Path, name: str) -> PurePosixPath:
+def _safe_path(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name or not path.parts:
-        raise ArchiveError(f"{archive}: member {name[:200]!r} would be written outside the target folder")
+        raise ArchiveError("would be written outside the target folder", place=f"member {name[:200]!r}", value=name)
     return path

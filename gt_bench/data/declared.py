@@ -13,24 +13,25 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from gt_bench.config.schema import nearest, read_yaml, validated
-from gt_bench.data.custom.dataset import METRICS, custom_dataset
+from gt_bench.config.tasks import METRICS
+from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.custom.description import Description
 from gt_bench.data.custom.pyg import Graphs
 from gt_bench.data.custom.source import Given, Reader, description_of
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.runtime.module_loader import function_of, imported, line_in
 from gt_bench.runtime.signals import Stopped
-from gt_bench.schemas import Settings
 from gt_bench.utils.entry_points import described, loaded, package_of
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import is_plain_name
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.user_code import source_digest
 
 GROUP = "gt_bench.datasets"
 FILE = Path("datasets.yaml")
 
 
-class Entry(Description):
+class Declaration(Description):
     """A dataset of datasets.yaml.
 
     Attributes:
@@ -69,16 +70,17 @@ def declared(name: str) -> DatasetSpec | None:
     """
     content = entries()
     if name in content:
-        entry = validated(Entry, content[name], str(FILE), f"{name}.")
+        entry = validated(Declaration, content[name], FILE, name)
         return spec_of(name, entry)
-    found = list(entry_points(group=GROUP, name=name))
-    if len({entry.value for entry in found}) > 1:
-        sources = " and ".join(f"{entry.value} of {package_of(entry)}" for entry in found)
-        raise DatasetError(f"duplicate dataset {name!r}: {sources} (entry points of group {GROUP}); rename one")
-    return _from_entry_point(found[0]) if found else None
+    providers = list(entry_points(group=GROUP, name=name))
+    if len({entry.value for entry in providers}) > 1:
+        sources = " and ".join(f"{entry.value} of {package_of(entry)}" for entry in providers)
+        problem = f"duplicate dataset {name!r}: {sources} (entry points of group {GROUP})"
+        raise DatasetError(problem, value=name, remedy="rename one")
+    return _from_entry_point(providers[0]) if providers else None
 
 
-def spec_of(name: str, entry: Entry) -> DatasetSpec:
+def spec_of(name: str, entry: Declaration) -> DatasetSpec:
     """Make the spec of an entry of datasets.yaml.
 
     Args:
@@ -113,10 +115,10 @@ def spec_from(name: str, source: Path | Given, options: Description, made_from: 
     task = reader.description.task or reader.infer_task()
     metric = reader.description.metric or METRICS.get(task, ("accuracy",))[0]
     spec = custom_dataset(name, source, **options.stated() | {"task": task, "metric": metric})
-    found = replace(spec.arguments["reader"], made_from=made_from, inherited=options)
+    bound = replace(spec.arguments["reader"], made_from=made_from, inherited=options)
     if "opened" in vars(reader):
-        found.opened = reader.opened
-    return replace(spec, arguments={**spec.arguments, "reader": found})
+        bound.opened = reader.opened
+    return replace(spec, arguments={**spec.arguments, "reader": bound})
 
 
 def source_of(text: str) -> Path | Given:
@@ -148,9 +150,10 @@ def _pyg_source(text: str) -> Given:
     cls = getattr(datasets, kind, None)
     if not inspect.isclass(cls):
         known = [name for name in dir(datasets) if inspect.isclass(getattr(datasets, name))]
-        raise DatasetError(f"{text}: torch_geometric.datasets has no {kind!r}{nearest(kind, known)}; {_PYG_FORM}")
+        problem = f"torch_geometric.datasets has no {kind!r}{nearest(kind, known)}"
+        raise DatasetError(problem, file=text, value=kind, remedy=_PYG_FORM)
     if rest and not all(is_plain_name(part) for part in rest.split("/")):  # becomes a folder below data/pyg
-        raise DatasetError(f"{text}: {rest!r} is not a name of a dataset; {_PYG_FORM}")
+        raise DatasetError(f"{rest!r} is not a name of a dataset", file=text, value=rest, remedy=_PYG_FORM)
 
     def load() -> Graphs:
         root = str(Path("data/pyg", kind, rest))
@@ -162,9 +165,10 @@ def _pyg_source(text: str) -> Given:
         except Exception as error:  # its host may be down, or it needs other arguments
             call = f"{kind}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
             raise DatasetError(
-                f"{text}: torch_geometric.datasets.{call} raises {type(error).__name__}: {error}; expected a dataset "
-                "that needs only a name; for other arguments, or if its host is down, write a function load() in a "
-                "file and use file.py:load"
+                f"torch_geometric.datasets.{call} raises {type(error).__name__}: {error}",
+                file=text,
+                remedy="expected a dataset that needs only a name; for other arguments, or if its host is down, write "
+                "a function load() in a file and use file.py:load",
             ) from error
 
     return Given(load, f"{text} torch_geometric {torch_geometric.__version__}", text, fixed=True)
@@ -172,14 +176,17 @@ def _pyg_source(text: str) -> Given:
 
 def _python_source(path: Path, function: str) -> Given:
     if not path.is_file():
-        raise DatasetError(f"{path}: no such file")
-    found, known = function_of(imported(path.resolve(), str(path)), function)
-    if found is None:
+        raise DatasetError("no such file", file=path)
+    target, known = function_of(imported(path.resolve(), str(path)), function)
+    if target is None:
         raise DatasetError(
-            f"{path}: has no function {function!r}{nearest(function, known)}; it has: {', '.join(known) or 'none'}; "
-            f"write def load(): return Data(...), or use another function: {path}:{(known or ['my_load'])[0]}"
+            f"has no function {function!r}{nearest(function, known)}",
+            file=path,
+            value=function,
+            remedy=f"it has: {', '.join(known) or 'none'}; write def load(): return Data(...), or use another "
+            f"function: {path}:{(known or ['my_load'])[0]}",
         )
-    return Given(_with_user_errors(found, path), _text_of(path, function), f"{path}:{function}", path)
+    return Given(_with_user_errors(target, path), _text_of(path, function), f"{path}:{function}", path)
 
 
 def _text_of(path: Path, function: str) -> str:
@@ -198,8 +205,10 @@ def _with_user_errors(function: Callable[[], Graphs], path: Path) -> Callable[[]
             raise
         except (Exception, SystemExit) as error:  # a user's function may raise anything
             raise DatasetError(
-                f"{path}, line {line_in(path.resolve(), error)}: {function.__name__}() raises {type(error).__name__}: "
-                f"{error}; it must return a Data, a list of Data or a torch_geometric dataset, without arguments"
+                f"{function.__name__}() raises {type(error).__name__}: {error}",
+                file=path,
+                place=f"line {line_in(path.resolve(), error)}",
+                remedy="it must return a Data, a list of Data or a torch_geometric dataset, without arguments",
             ) from error
 
     return load
@@ -207,16 +216,18 @@ def _with_user_errors(function: Callable[[], Graphs], path: Path) -> Callable[[]
 
 def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
     expected = "the result of custom_dataset(...), or a function that returns Data"
-    found = loaded(entry, DatasetError, expected)
-    if isinstance(found, DatasetSpec):
-        if found.name != entry.name:
-            raise DatasetError(f"{described(entry)} is a dataset named {found.name!r}; both names must be equal")
-        return found
-    if not inspect.isfunction(found):
-        raise DatasetError(f"{described(entry)} is a {type(found).__name__}; expected {expected}")
-    path = Path(inspect.getfile(found)).resolve()
+    provided = loaded(entry, DatasetError, expected)
+    if isinstance(provided, DatasetSpec):
+        if provided.name != entry.name:
+            problem, remedy = f"is a dataset named {provided.name!r}", "both names must be equal"
+            raise DatasetError(problem, file=described(entry), value=provided.name, remedy=remedy)
+        return provided
+    if not inspect.isfunction(provided):
+        problem = f"is a {type(provided).__name__}"
+        raise DatasetError(problem, file=described(entry), remedy=f"expected {expected}")
+    path = Path(inspect.getfile(provided)).resolve()
     return spec_from(
         entry.name,
-        Given(_with_user_errors(found, path), _text_of(path, found.__qualname__), entry.value),
+        Given(_with_user_errors(provided, path), _text_of(path, provided.__qualname__), entry.value),
         Description(),
     )

@@ -4,18 +4,15 @@ Every file is compared with its pinned sha256 before it is moved into place. Thi
 pooch (1.9) supports one address per file, restarts broken downloads and deletes files with a wrong checksum.
 """
 
-import contextlib
 import errno
 import hashlib
 import os
 import shutil
 import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote, urljoin, urlsplit
 
 from tqdm import tqdm
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
 
 TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two blocks of data
 PROBE_TIMEOUT = 2.0  # seconds
-ANSWER_SECONDS = 60.0  # until the host has sent all headers, redirects included
-SLOW_SECONDS, SLOW_BYTES = 60.0, 64 << 10  # a host that sends fewer bytes in this time is abandoned
 _CHUNK = 1 << 18
 
 
@@ -47,8 +42,8 @@ class SourceError(DatasetError):
 
     def __init__(self, reason: str, tried: list[tuple[str, str]], remedy: str):
         listing = "".join(f"\n  {source}: {error}" for source, error in tried)
-        super().__init__(f"{reason}.{' Tried:' if tried else ''}{listing}\n{remedy}")
-        self.reason, self.tried, self.remedy = reason, tried, remedy
+        super().__init__(f"{reason}{'. Tried:' if tried else ''}{listing}", remedy=remedy)
+        self.reason, self.tried = reason, tried
 
 
 class _Failed(Exception):
@@ -129,7 +124,7 @@ def _fetch(file: RemoteFile, target: Path, mirrors: list[str], say: Callable[[st
     raise SourceError(
         f"{file.path} is not available",
         tried,
-        f"Copy it by hand{digest}:\n  cp FILE {target}\n"
+        f"copy it by hand{digest}:\n  cp FILE {target}\n"
         f"or set a folder or URL that has it: GT_DATA_MIRROR=...{derived}",
     )
 
@@ -171,9 +166,9 @@ def _wrong(file: RemoteFile, path: Path) -> str | None:
     size = path.stat().st_size
     if file.bytes is not None and size != file.bytes:
         return f"{size:,} bytes where {file.bytes:,} are expected{_where_pinned(file)}"
-    found = file_digest(path)
-    if file.sha256 is not None and found != file.sha256:
-        return f"its sha256 is {found}, not {file.sha256}{_where_pinned(file)}"
+    digest = file_digest(path)
+    if file.sha256 is not None and digest != file.sha256:
+        return f"its sha256 is {digest}, not {file.sha256}{_where_pinned(file)}"
     if file.sha256 is None and file.md5 is not None and file_digest(path, "md5") != file.md5:
         return f"its md5 is not {file.md5}"
     return None
@@ -223,7 +218,8 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
         have = 0
     try:
         headers = {"Range": f"bytes={have}-"} if have else {}
-        with _session() as session, _answer(session, url, headers | {"Accept-Encoding": "identity"}) as answer:
+        headers |= {"Accept-Encoding": "identity"}
+        with _session() as session, session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
             if answer.status_code == 416:
                 part.unlink(missing_ok=True)
                 raise _Failed("the host cannot resume this download; run the command again to start over")
@@ -239,7 +235,12 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
             if length >= 0 and have + length > at_most:
                 raise _TooLarge(at_most)
             with open(part, "ab" if have else "wb") as out, _bar(part.name.removesuffix(".part"), total, have) as bar:
-                have = _receive(answer, out, bar, part, have, at_most)
+                while block := answer.raw.read1(_CHUNK, decode_content=True):
+                    have += len(block)
+                    if have > at_most:
+                        raise _TooLarge(at_most)
+                    out.write(block)
+                    bar.update(len(block))
     except _TooLarge:
         part.unlink(missing_ok=True)
         raise
@@ -249,57 +250,6 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
         raise _Failed(f"{type(error).__name__}: {printable(str(error))[:200]}" + _resumable(part)) from error
     if total is not None and have < total:
         raise _Failed(f"connection closed after {have:,} of {total:,} bytes" + _resumable(part))
-
-
-def _receive(
-    answer: "requests.Response", out: BinaryIO, bar: "tqdm[NoReturn]", part: Path, have: int, at_most: int
-) -> int:
-    """Write an answer to `out`, the open file `part` of `have` bytes, and return its new size.
-
-    Raises:
-        _TooLarge: it exceeds `at_most` bytes.
-        _Failed: the host is too slow.
-    """
-    start, then = time.monotonic(), have
-    while block := answer.raw.read1(_CHUNK, decode_content=True):
-        have += len(block)
-        if have > at_most:
-            raise _TooLarge(at_most)
-        out.write(block)
-        bar.update(len(block))
-        if (now := time.monotonic()) - start >= SLOW_SECONDS:
-            if have - then < SLOW_BYTES:
-                out.flush()
-                speed = f"sent {have - then:,} bytes in {now - start:.0f} s, which is too slow"
-                raise _Failed(speed + _resumable(part))
-            start, then = now, have
-    return have
-
-
-def _answer(session: "requests.Session", url: str, headers: dict[str, str]) -> "requests.Response":
-    """Send a request and wait for the headers. Raises what requests raises, and _Failed after ANSWER_SECONDS."""
-    # requests limits the time between two bytes only, and a host may send headers byte by byte
-    answers: list[requests.Response | Exception] = []
-
-    def get() -> None:
-        try:
-            answers.append(session.get(url, headers=headers, stream=True, timeout=TIMEOUT))
-        except Exception as error:
-            answers.append(error)
-
-    _run_for(get, ANSWER_SECONDS)
-    if not answers:
-        raise _Failed(f"has not answered within {ANSWER_SECONDS:g} s")
-    if isinstance(answers[0], Exception):
-        raise answers[0]
-    return answers[0]
-
-
-def _run_for(function: Callable[[], None], seconds: float) -> None:
-    """Run a function in a daemon thread and wait at most this long."""
-    thread = threading.Thread(target=function, daemon=True)
-    thread.start()
-    thread.join(seconds)
 
 
 def _raise_if_local(error: Exception, part: Path) -> None:
@@ -360,12 +310,8 @@ def _host_answers(scheme: str, host: str) -> bool:
     """Probe a host, once per process."""
     import requests
 
-    answered = threading.Event()
-
-    def probe() -> None:
-        with contextlib.suppress(requests.RequestException):
-            requests.head(f"{scheme}://{host}/", timeout=PROBE_TIMEOUT, allow_redirects=False)
-            answered.set()
-
-    _run_for(probe, PROBE_TIMEOUT + 0.5)  # the look-up of a host name has no time limit
-    return answered.is_set()
+    try:
+        requests.head(f"{scheme}://{host}/", timeout=PROBE_TIMEOUT, allow_redirects=False)
+        return True
+    except requests.RequestException:
+        return False

@@ -73,7 +73,7 @@ class PackedHeader(BaseModel):
         format: version of the format.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     task: str
@@ -111,10 +111,9 @@ class PackedHeader(BaseModel):
         return self.model_copy(update={"provenance": self.provenance | {"pinned": dict(pins)}})
 
     @property
-    def pinned_remark(self) -> str | None:
-        """The note that every report shows if the digest of a raw file is not published; else None."""
-        dates = sorted({pin["date"] for pin in self.pins.values()})
-        return f"digest pinned on first use, {', '.join(dates)}" if dates else None
+    def pinned(self) -> list[str]:
+        """Dates on which raw files were pinned on first use, because their digests are not published."""
+        return sorted({pin["date"] for pin in self.pins.values()})
 
     @property
     def digest(self) -> str:
@@ -161,7 +160,7 @@ class PackedDataset:
         """
         folder = Path(folder)
         if not (folder / "header.json").exists():
-            raise DatasetUnavailable(_why_unavailable(folder))
+            raise _unavailable(folder)
         try:
             header = PackedHeader.model_validate_json((folder / "header.json").read_bytes())
             if header != header.sealed():
@@ -174,7 +173,8 @@ class PackedDataset:
             if missing:
                 raise DatasetError(f"no array named {', '.join(sorted(missing))}")
         except (OSError, ValidationError, SafetensorError, DatasetError) as error:
-            raise DatasetError(f"{folder}: damaged ({error}); prepare it again: {_remedy(folder)}") from error
+            remedy = f"prepare it again: {_remedy(folder)}"
+            raise DatasetError(f"damaged ({error})", file=folder, remedy=remedy) from error
         return cls(folder, header, arrays)
 
     @property
@@ -205,9 +205,8 @@ class PackedDataset:
             DatasetError: there is no such array.
         """
         if name not in self._arrays:
-            raise DatasetError(
-                f"dataset {self.header.name!r} has no array {name!r}; it has: {', '.join(sorted(self._arrays))}"
-            )
+            problem, remedy = f"no array {name!r}", f"it has: {', '.join(sorted(self._arrays))}"
+            raise DatasetError(problem, file=f"dataset {self.header.name!r}", value=name, remedy=remedy)
         return self._arrays[name]
 
     def split(self, part: str, index: int = 0) -> LongTensor:
@@ -224,11 +223,10 @@ class PackedDataset:
             DatasetError: there is no such part or split.
         """
         if part not in PARTS:
-            raise DatasetError(f"no part named {part!r}; expected one of {', '.join(PARTS)}")
+            raise DatasetError(f"no part named {part!r}", value=part, remedy=f"expected one of {', '.join(PARTS)}")
         if not 0 <= index < self.header.num_splits:
-            raise DatasetError(
-                f"dataset {self.header.name!r} has no split {index}; it has {self.header.num_splits}, numbered from 0"
-            )
+            remedy = f"it has {self.header.num_splits}, numbered from 0"
+            raise DatasetError(f"no split {index}", file=f"dataset {self.header.name!r}", value=index, remedy=remedy)
         return (self._arrays["split"][index] == PARTS[part]).nonzero().squeeze(1)  # type: ignore[return-value]
 
     def batch(self, graphs: Tensor) -> GraphBatch:
@@ -328,9 +326,8 @@ class PackedDataset:
             DatasetError: its content does not match the header.
         """
         if file_digest(self.folder / "data.safetensors") != self.header.data_sha256:
-            raise DatasetError(
-                f"{self.folder}/data.safetensors: does not match its header; prepare it again: {_remedy(self.folder)}"
-            )
+            path, remedy = self.folder / "data.safetensors", f"prepare it again: {_remedy(self.folder)}"
+            raise DatasetError("does not match its header", file=path, remedy=remedy)
 
 
 def say_notes(folder: str | Path) -> None:
@@ -383,12 +380,14 @@ def _remedy(folder: Path) -> str:
     return f"python -m stages.download {folder.name}" + ("" if root == Path("data") else f" --data-root {root}")
 
 
-def _why_unavailable(folder: Path) -> str:
+def _unavailable(folder: Path) -> DatasetUnavailable:
     try:
         note = json.loads((folder / "unavailable.json").read_text(encoding="utf-8"))
         tried = "".join(f"\n  {entry['source']}: {entry['error']}" for entry in note["tried"])
-        return f"dataset {note['dataset']!r} is not available: {note['reason']}{tried}\n{note['remedy']}"
+        problem, name = f"is not available: {note['reason']}{tried}", f"dataset {note['dataset']!r}"
+        return DatasetUnavailable(problem, file=name, remedy=note["remedy"])
     except (FileNotFoundError, NotADirectoryError):
-        return f"{folder}: no packed dataset; run: {_remedy(folder)}"
+        return DatasetUnavailable("no packed dataset", file=folder, remedy=f"run: {_remedy(folder)}")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{folder}/unavailable.json: damaged ({error!r}); run: {_remedy(folder)}") from error
+        file, remedy = folder / "unavailable.json", f"run: {_remedy(folder)}"
+        raise DatasetError(f"damaged ({error!r})", file=file, remedy=remedy) from error

@@ -100,12 +100,12 @@ class PackedWriter:
         if array.dtype == bool:
             array = array.astype(np.uint8)
         if array.dtype.name not in _DTYPES:
-            raise DatasetError(f"array {name!r}: unsupported type {array.dtype}; expected one of {', '.join(_DTYPES)}")
+            problem, remedy = f"unsupported type {array.dtype}", f"expected one of {', '.join(_DTYPES)}"
+            raise DatasetError(problem, place=f"array {name!r}", value=array.dtype.name, remedy=remedy)
         dtype, row, rows = self._written.get(name, (array.dtype.name, array.shape[1:], 0))
         if (dtype, row) != (array.dtype.name, array.shape[1:]):
-            raise DatasetError(
-                f"array {name!r} was {dtype} with rows {row} and is now {array.dtype.name} with rows {array.shape[1:]}"
-            )
+            problem = f"was {dtype} with rows {row} and is now {array.dtype.name} with rows {array.shape[1:]}"
+            raise DatasetError(problem, place=f"array {name!r}")
         with write_errors(self.folder), open(self._temporary / f"{name}.bin", "ab") as file:
             file.write(array.data if array.size else b"")
         self._written[name] = (dtype, row, rows + len(array))
@@ -182,7 +182,12 @@ def pack(folder: str | Path, header: PackedHeader, arrays: Mapping[str, Any]) ->
     """
     tables = {"split", *(name for name, rows in header.extras.items() if rows == "table")}
     blocks = {name: np.asarray(array) for name, array in arrays.items()}
-    blocks = {name: _targets(array) if name == "y" else compact(array) for name, array in blocks.items()}
+    blocks = {
+        name: array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)
+        if name == "y"
+        else compact(array)
+        for name, array in blocks.items()
+    }
     with PackedWriter(folder) as writer:
         writer.graphs(**{name: array for name, array in blocks.items() if name not in tables})
         for name in sorted(tables & set(blocks)):
@@ -230,10 +235,6 @@ def compact(array: np.ndarray) -> np.ndarray:
     return array.astype(np.uint8) if array.dtype.kind in "iu" else array
 
 
-def _targets(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)
-
-
 def write_header(folder: Path, header: PackedHeader) -> None:
     """Write header.json in the folder of a dataset, with `header_sha256` set."""
     write_json(folder / "header.json", header.sealed().model_dump())
@@ -250,11 +251,11 @@ def replace_folder(new: Path, folder: Path) -> None:
         DatasetError: `folder` has an invalid name, or is not a folder that contains only files. It is not deleted.
     """
     if not is_plain_name(folder.name) or ".." in folder.parts:
-        raise DatasetError(f"{folder}: not a dataset's folder; its name must consist of letters, digits, '.', '_', '-'")
+        remedy = "its name must consist of letters, digits, '.', '_', '-'"
+        raise DatasetError("not a dataset's folder", file=folder, value=folder.name, remedy=remedy)
     if folder.exists() and not (folder.is_dir() and all(path.is_file() for path in folder.iterdir())):
-        raise DatasetError(
-            f"{folder}: contains more than a packed dataset and was not changed; move it away and run the command again"
-        )
+        problem = "contains more than a packed dataset and was not changed"
+        raise DatasetError(problem, file=folder, remedy="move it away and run the command again")
     old = None
     if folder.exists():
         old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))

@@ -28,7 +28,7 @@ class Pin(BaseModel):
         date: the day (UTC, ISO 8601).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     bytes: int = Field(strict=True, ge=0)
@@ -52,17 +52,14 @@ def read_pins() -> dict[str, Pin]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise DatasetError(
-            f"{PATH}: damaged ({' '.join(str(error).split())[:200]}); restore it (git checkout {PATH}), "
-            "or delete it to pin the files again on their next use"
-        ) from None
+        remedy = f"restore it (git checkout {PATH}), or delete it to pin the files again on their next use"
+        raise DatasetError(f"damaged ({' '.join(str(error).split())[:200]})", file=PATH, remedy=remedy) from None
     published = known_digests()
     for path, pin in pins.items():
         if published.get(path, pin.sha256) != pin.sha256:
-            raise DatasetError(
-                f"{PATH}: {path} has sha256 {pin.sha256}, but gt_bench/data/files.json pins {published[path]}; "
-                f"delete the entry from {PATH}"
-            )
+            problem = f"has sha256 {pin.sha256}, but gt_bench/data/files.json pins {published[path]}"
+            remedy = f"delete the entry from {PATH}"
+            raise DatasetError(problem, file=PATH, place=path, value=pin.sha256, remedy=remedy)
     return pins
 
 

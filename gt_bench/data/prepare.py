@@ -14,7 +14,7 @@ from gt_bench.data.download import SourceError, fetch, reachable
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, PackedHeader
 from gt_bench.data.packed_writer import replace_folder, write_header
 from gt_bench.data.pins import PATH, Pin, add_pins, new_pin, read_pins, with_pin
-from gt_bench.data.readers import file_digest
+from gt_bench.data.readers import file_digest, located
 from gt_bench.data.registry import UnknownDataset, catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.data.statistics import compare
@@ -56,7 +56,7 @@ def prepared_dataset(
     """
     prepared = prepare(name, data_root, mirrors, say)
     if prepared.state == "unavailable":
-        raise DatasetUnavailable(f"dataset {name!r} is not available: {prepared.reason}")
+        raise DatasetUnavailable(f"is not available: {prepared.reason}", file=f"dataset {name!r}")
     return PackedDataset.open(prepared.folder)
 
 
@@ -97,9 +97,8 @@ def prepare(
             return Prepared("up to date", folder, header)
         try:
             if missing := _missing_packages(spec):
-                raise SourceError(
-                    f"the package {', '.join(missing)} is not installed", [], f"Run: pip install {' '.join(missing)}"
-                )
+                reason = f"the package {', '.join(missing)} is not installed"
+                raise SourceError(reason, [], f"run: pip install {' '.join(missing)}")
             files = {file.path: fetch(with_pin(file, pins), root / "raw", mirrors, say) for file in spec.files}
         except SourceError as error:
             return _unavailable(spec, folder, error, time.monotonic() - start)
@@ -111,12 +110,14 @@ def prepare(
         make_folder(folder.parent)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}."))
         try:
-            spec.prepare(spec, files, temporary / name)
+            with located(f"dataset {name!r}"):
+                spec.prepare(spec, files, temporary / name)
             dataset = PackedDataset.open(temporary / name)
             header = dataset.header
             wrong = compare(spec.expected, header.statistics)
             if wrong:
-                raise DatasetError(f"dataset {name!r} differs from the published one:\n  " + "\n  ".join(wrong))
+                problem = "differs from the published one:\n  " + "\n  ".join(wrong)
+                raise DatasetError(problem, file=f"dataset {name!r}")
             del dataset
             if used:
                 write_header(temporary / name, header.with_pins({path: pin.model_dump() for path, pin in used.items()}))
@@ -128,8 +129,9 @@ def prepare(
             if not first:
                 raise
             raise DatasetError(
-                f"{error}\nno digest of {', '.join(first)} is known, and none was pinned: if it is the wrong file, "
-                "delete it and run the command again"
+                f"{error}\nno digest of {', '.join(first)} is known, and none was pinned",
+                value=first,
+                remedy="if it is the wrong file, delete it and run the command again",
             ) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -156,7 +158,7 @@ def valid(
     except DatasetUnavailable:
         return None
     except DatasetError as error:
-        say(" ".join(str(error).partition("; prepare it again")[0].split()))
+        say(" ".join(f"{error.file}: {error.problem}".split()))
         return None
     return header if header.provenance.get("spec") == spec.digest and not _contradictions(header, pins) else None
 
@@ -203,9 +205,10 @@ def open_unchanged(folder: Path) -> PackedDataset:
         return packed
     if header.provenance.get("spec") != spec.digest:
         raise DatasetError(
-            f"dataset {header.name!r}: its files, function or entry in datasets.yaml changed after {folder} was "
-            f"packed; pack it again: python -m stages.download {header.name} and python -m stages.encode "
-            f"{header.name}, or gt-bench try MODEL {header.name}"
+            f"its files, function or entry in datasets.yaml changed after {folder} was packed",
+            file=f"dataset {header.name!r}",
+            remedy=f"pack it again: python -m stages.download {header.name} and python -m stages.encode "
+            f"{header.name}, or gt-bench try MODEL {header.name}",
         )
     return packed
 
@@ -294,10 +297,8 @@ def verify(data_root: str | Path = "data", say: Say = lambda line: None) -> list
 
 def _unavailable(spec: DatasetSpec, folder: Path, error: SourceError, seconds: float) -> Prepared:
     if (folder / "header.json").exists():
-        raise DatasetError(
-            f"{folder} has an older or damaged version of {spec.name!r}, which was not changed; "
-            f"the current version cannot be prepared: {error}"
-        ) from error
+        problem = f"has an older or damaged version of {spec.name!r}, which was not changed; the current version"
+        raise DatasetError(f"{problem} cannot be prepared: {error}", file=folder, value=spec.name) from error
     # results and reports repeat this text
     tried = [{"source": shareable(source), "error": shareable(text)} for source, text in error.tried]
     note = {"dataset": spec.name, "reason": shareable(error.reason), "tried": tried, "remedy": shareable(error.remedy)}

@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,27 +26,42 @@ def dataset_errors(
     problem: str,
     errors: tuple[type[Exception], ...] = (Exception,),
     error_class: type[DatasetError] = DatasetError,
+    place: str = "",
 ) -> Iterator[None]:
     """Turn exceptions of a block that reads a file into errors that name the file.
 
-    Libraries raise exceptions of many types for damaged files, therefore all are converted by default. Errors with a
-    message for the user pass unchanged.
+    Libraries raise exceptions of many types for damaged files, therefore all are converted by default. Errors of users
+    pass; a DatasetError that does not name its file gets it.
 
     Args:
         where: the file, as it is named in the message.
         problem: what is wrong with it, for example "not a readable npz file".
         errors: exceptions to convert.
         error_class: class of the exception that is raised instead.
+        place: where in the file.
 
     Raises:
         DatasetError: the block raised one of `errors`.
     """
     try:
-        yield
+        with located(str(where), place):
+            yield
     except UserError:
         raise
     except errors as error:
-        raise error_class(f"{where}: {problem} ({type(error).__name__}: {str(error)[:200]})") from error
+        problem = f"{problem} ({type(error).__name__}: {str(error)[:200]})"
+        raise error_class(problem, file=str(where), place=place) from error
+
+
+@contextmanager
+def located(file: str | Path = "", place: str = "") -> Iterator[None]:
+    """Add the file and what surrounds the place to each DatasetError of the block that does not name its file."""
+    try:
+        yield
+    except DatasetError as error:
+        if not error.file:
+            error.within(file, place, ": ")
+        raise
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
@@ -84,19 +98,21 @@ def read_npz(
         sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.infolist()}
         missing = [key for key in keys or () if key not in sizes]
         if missing:
-            raise DatasetError(f"{path}: no array {missing[0]!r}; it has: {', '.join(sorted(sizes))}")
+            remedy = f"it has: {', '.join(sorted(sizes))}"
+            raise DatasetError(f"no array {missing[0]!r}", value=missing[0], remedy=remedy)
         wanted = list(keys) if keys is not None else list(sizes)
         if sum(sizes[key] for key in wanted) > max_bytes:
-            raise DatasetError(f"{path}: the arrays unpack to more than {max_bytes:,} bytes")
-        return {key: read_npy(archive.read(f"{key}.npy"), f"{path}, array {key!r}") for key in wanted}
+            raise DatasetError(f"the arrays unpack to more than {max_bytes:,} bytes")
+        return {key: read_npy(archive.read(f"{key}.npy"), path, f"array {key!r}") for key in wanted}
 
 
-def read_npy(content: bytes, where: str) -> np.ndarray:
-    """Parse an npy file. The length is checked before memory is allocated. Pickled objects are refused.
+def read_npy(content: bytes, file: object, place: str = "") -> np.ndarray:
+    """Parse an npy file. Pickled objects are refused.
 
     Args:
         content: the content of the file.
-        where: its name for error messages.
+        file: its name for error messages.
+        place: where in the file it is.
 
     Returns:
         The array.
@@ -104,24 +120,8 @@ def read_npy(content: bytes, where: str) -> np.ndarray:
     Raises:
         DatasetError: the content is damaged or holds pickled objects.
     """
-    stream = io.BytesIO(content)
-    with dataset_errors(where, "not a readable npy array"):
-        version = np.lib.format.read_magic(stream)
-        if version not in ((1, 0), (2, 0)):
-            raise DatasetError(f"{where}: unsupported npy version {version}; expected (1, 0) or (2, 0)")
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(stream)
-        if dtype.hasobject:
-            raise DatasetError(f"{where}: contains pickled objects, which are not read; save numbers")
-        count = 1
-        for length in shape:
-            count *= length
-        if min(shape, default=0) < 0 or count * dtype.itemsize != len(content) - stream.tell():
-            raise DatasetError(f"{where}: {len(content) - stream.tell()} bytes do not match shape {shape} of {dtype}")
-        if not dtype.itemsize:
-            raise DatasetError(f"{where}: elements of zero size")
-        array = np.frombuffer(content, dtype, count, stream.tell())
-        return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+    with dataset_errors(file, "not a readable npy array of numbers", place=place):
+        return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
 
 
 def read_table(path: Path, columns: int) -> list[list[str]]:
@@ -143,18 +143,20 @@ def read_table(path: Path, columns: int) -> list[list[str]]:
             if number == 1 or not row:
                 continue
             if len(row) != columns:
-                raise DatasetError(f"{path}: line {number} has {len(row)} columns where {columns} are expected")
+                problem = f"has {len(row)} columns where {columns} are expected"
+                raise DatasetError(problem, place=f"line {number}", value=len(row))
             rows.append(row)
     return rows
 
 
-def numbers(rows: Sequence[Sequence[str]], dtype: type, where: Any) -> np.ndarray:
+def numbers(rows: Sequence[Sequence[str]], dtype: type, file: Path, place: str) -> np.ndarray:
     """Convert cells of a table to numbers.
 
     Args:
         rows: cells.
         dtype: int or float.
-        where: name of the file for error messages.
+        file: the file, for error messages.
+        place: where in the file.
 
     Returns:
         Array [rows, columns].
@@ -162,7 +164,7 @@ def numbers(rows: Sequence[Sequence[str]], dtype: type, where: Any) -> np.ndarra
     Raises:
         DatasetError: a cell is not a number.
     """
-    with dataset_errors(where, "not a table of numbers"):
+    with dataset_errors(file, "not a table of numbers", place=place):
         return np.array([[dtype(cell) for cell in row] for row in rows], dtype).reshape(len(rows), -1)
 
 
@@ -181,16 +183,15 @@ def read_index_lines(path: Path) -> list[np.ndarray]:
     with dataset_errors(path, "not lines of numbers"), open(path, encoding="ascii") as file:
         lines = [np.array([int(i) for i in line.split(",")]) for line in file if line.strip()]
     if not lines:
-        raise DatasetError(f"{path}: the file is empty")
+        raise DatasetError("the file is empty", file=path)
     return lines
 
 
-def parse_graph6(line: bytes, where: Any = "graph6") -> tuple[int, np.ndarray]:
+def parse_graph6(line: bytes) -> tuple[int, np.ndarray]:
     """Parse one line of graph6 (http://users.cecs.anu.edu.au/~bdm/data/formats.txt).
 
     Args:
         line: the line.
-        where: name of the file for error messages.
 
     Returns:
         The number of nodes, and the edges [2, E] with i < j, ordered by j.
@@ -201,19 +202,19 @@ def parse_graph6(line: bytes, where: Any = "graph6") -> tuple[int, np.ndarray]:
     line = bytes(line).strip().removeprefix(b">>graph6<<")
     data = np.frombuffer(line, np.uint8).astype(np.int64) - 63
     if not data.size or data.min() < 0 or data.max() > 63:
-        raise DatasetError(f"{where}: {line[:40]!r} is not graph6")
+        raise DatasetError(f"{line[:40]!r} is not graph6", value=line)
     if data[0] < 63:
         nodes, start = int(data[0]), 1
     elif data.size >= 4 and data[1] < 63:
         nodes, start = int(data[1] << 12 | data[2] << 6 | data[3]), 4
     else:
-        raise DatasetError(f"{where}: a graph6 line is truncated or has more than 258,047 nodes")
+        raise DatasetError("a graph6 line is truncated or has more than 258,047 nodes", value=line)
     pairs = nodes * (nodes - 1) // 2
     if data.size - start != -(-pairs // 6):
-        raise DatasetError(f"{where}: {data.size - start} bytes where {nodes} nodes need {-(-pairs // 6)}")
+        raise DatasetError(f"{data.size - start} bytes where {nodes} nodes need {-(-pairs // 6)}", value=line)
     bits = np.unpackbits(data[start:].astype(np.uint8)[:, None], axis=1)[:, 2:].ravel()
     if bits[pairs:].any():
-        raise DatasetError(f"{where}: {line[:40]!r} has bits after its last pair")
+        raise DatasetError(f"{line[:40]!r} has bits after its last pair", value=line)
     positions = bits[:pairs].nonzero()[0]
     # column j holds the pairs (0, j) .. (j - 1, j), starting at j (j - 1) / 2
     column = ((1 + np.sqrt(1 + 8.0 * positions)) / 2).astype(np.int64)
@@ -238,7 +239,7 @@ def both_directions(edges: np.ndarray, nodes: int, loops: bool = False) -> np.nd
     edges = np.asarray(edges, np.int64).reshape(2, -1)
     if edges.size and (edges.min() < 0 or edges.max() >= nodes):
         wrong = edges.min() if edges.min() < 0 else edges.max()
-        raise DatasetError(f"edges name node {wrong} of a graph with {nodes} nodes")
+        raise DatasetError(f"edges name node {wrong} of a graph with {nodes} nodes", value=int(wrong))
     if not loops:
         edges = edges[:, edges[0] != edges[1]]
     keys = distinct(np.concatenate([edges[0] * nodes + edges[1], edges[1] * nodes + edges[0]]))
@@ -307,13 +308,14 @@ def masks_to_split(train: np.ndarray, val: np.ndarray, test: np.ndarray) -> np.n
     """
     train, val, test = (np.asarray(mask).astype(bool) for mask in (train, val, test))
     if not train.shape == val.shape == test.shape:
-        raise DatasetError(f"split masks have different shapes: {train.shape}, {val.shape} and {test.shape}")
+        shapes = (train.shape, val.shape, test.shape)
+        raise DatasetError("split masks have different shapes: {}, {} and {}".format(*shapes), value=shapes)
     if (train & val).any() or (train & test).any() or (val & test).any():
         raise DatasetError("a node is in two parts of one split")
     return (train + 2 * val.astype(np.uint8) + 3 * test.astype(np.uint8)).astype(np.uint8)
 
 
-def ids_to_split(count: int, train: np.ndarray, val: np.ndarray, test: np.ndarray) -> np.ndarray:
+def ids_to_split(count: int, train: np.ndarray, val: np.ndarray, test: np.ndarray, *, remedy: str = "") -> np.ndarray:
     """Convert lists of ids to split codes.
 
     Args:
@@ -321,6 +323,7 @@ def ids_to_split(count: int, train: np.ndarray, val: np.ndarray, test: np.ndarra
         train: ids of the training part.
         val: ids of the validation part.
         test: ids of the test part.
+        remedy: what to do about an invalid id.
 
     Returns:
         Codes [count], as from `masks_to_split`.
@@ -332,10 +335,12 @@ def ids_to_split(count: int, train: np.ndarray, val: np.ndarray, test: np.ndarra
     for code, ids in enumerate((train, val, test), 1):
         ids = np.asarray(ids, np.int64).ravel()
         if ids.size and (ids.min() < 0 or ids.max() >= count):
-            raise DatasetError(f"a split names id {ids.min() if ids.min() < 0 else ids.max()} of {count} rows")
+            wrong = int(ids.min() if ids.min() < 0 else ids.max())
+            raise DatasetError(f"a split names id {wrong} of {count} rows", value=wrong, remedy=remedy)
         if split[ids].any() or np.unique(ids).size != ids.size:
             values, counts = np.unique(np.concatenate([ids, np.flatnonzero(split)]), return_counts=True)
-            raise DatasetError(f"duplicate id {values[counts > 1][0]} in a split")
+            wrong = int(values[counts > 1][0])
+            raise DatasetError(f"duplicate id {wrong} in a split", value=wrong, remedy=remedy)
         split[ids] = code
     return split
 
@@ -362,9 +367,8 @@ def per_class_splits(labels: np.ndarray, val: int, test: int, seeds: Iterable[in
         for label in np.unique(labels):
             members = np.flatnonzero(labels == label)
             if len(members) <= val + test:
-                raise DatasetError(
-                    f"class {label} has {len(members)} nodes: too few for {val} validation and {test} test nodes"
-                )
+                problem = f"has {len(members)} nodes: too few for {val} validation and {test} test nodes"
+                raise DatasetError(problem, place=f"class {label}", value=len(members))
             chosen = rng.permutation(members)[: val + test]
             split[chosen[:val]], split[chosen[val:]] = 2, 3
         splits.append(split)

@@ -2,12 +2,8 @@
 
 import importlib
 import pkgutil
-import traceback
 from functools import cache
-from importlib.machinery import FileFinder
-from pathlib import Path
-from types import ModuleType
-from typing import cast
+from importlib.metadata import entry_points
 
 import gt_bench.data.families
 from gt_bench.config.schema import nearest
@@ -29,39 +25,16 @@ def catalog() -> dict[str, DatasetSpec]:
         Name -> spec, sorted by name.
 
     Raises:
-        DatasetError: two families have a dataset of the same name, or a family cannot be imported.
+        DatasetError: two families have a dataset of the same name.
     """
     specs: dict[str, DatasetSpec] = {}
     for module in pkgutil.iter_modules(gt_bench.data.families.__path__):
-        for spec in _datasets(_family(module)):
+        for spec in importlib.import_module(f"gt_bench.data.families.{module.name}").DATASETS:
             if spec.name in specs:
-                raise DatasetError(
-                    f"duplicate dataset {spec.name!r}: in {specs[spec.name].prepare.__module__} and in {module.name}; "
-                    "rename one"
-                )
+                places = f"in {specs[spec.name].prepare.__module__} and in {module.name}"
+                raise DatasetError(f"duplicate dataset {spec.name!r}: {places}", value=spec.name, remedy="rename one")
             specs[spec.name] = spec
     return dict(sorted(specs.items()))
-
-
-def _family(module: pkgutil.ModuleInfo) -> ModuleType:
-    path = str(Path(cast(FileFinder, module.module_finder).path) / f"{module.name}.py")
-    try:
-        return importlib.import_module(f"gt_bench.data.families.{module.name}")
-    except Exception as error:  # a user's file may raise anything
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-        if isinstance(error, SyntaxError) and error.filename == path:
-            lines = [error.lineno]
-        problem = str(error) if isinstance(error, DatasetError) else f"{type(error).__name__}: {error}"
-        raise DatasetError(
-            f"{path}, line {lines[-1] if lines else '?'}: {problem}; correct the file, or move it away"
-        ) from error
-
-
-def _datasets(module: ModuleType) -> list[DatasetSpec] | tuple[DatasetSpec, ...]:
-    datasets = getattr(module, "DATASETS", ())
-    if not isinstance(datasets, list | tuple) or not all(isinstance(spec, DatasetSpec) for spec in datasets):
-        raise DatasetError(f"{module.__file__}: DATASETS must be a list of datasets: DATASETS = [custom_dataset(...)]")
-    return datasets
 
 
 def get_spec(name: str) -> DatasetSpec:
@@ -82,9 +55,21 @@ def get_spec(name: str) -> DatasetSpec:
 
         if (custom := declared(name)) is not None:
             return custom
-        name = name[:100]  # it is repeated in the message
+        hint = nearest(name[:100], dataset_names())
         raise UnknownDataset(
-            f"no dataset named {name!r}{nearest(name, list(catalog()))}; expected one of {', '.join(catalog())}, or "
-            "a path of your own data: ./NAME (docs/own_data.md)"
+            f"no dataset named {name!r:.100}{hint}",
+            value=name,
+            remedy="" if hint else "docs/datasets.md has the names; your own data are named by path, as in ./NAME",
         )
     return catalog()[name]
+
+
+def dataset_names() -> list[str]:
+    """Return the names of the catalog, of datasets.yaml and of entry points of installed packages.
+
+    Raises:
+        RecipeError: datasets.yaml is not valid YAML.
+    """
+    from gt_bench.data.declared import GROUP, entries
+
+    return list(dict.fromkeys([*catalog(), *entries(), *(entry.name for entry in entry_points(group=GROUP))]))

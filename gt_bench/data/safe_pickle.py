@@ -19,12 +19,12 @@ _RECONSTRUCT: Any = np.zeros(0).__reduce__()[0]
 _DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64", "bool")
 
 
-def load_pickle(content: bytes, where: Any) -> Any:
+def load_pickle(content: bytes, file: str | Path = "") -> Any:
     """Load a pickle of numbers, text, containers, numpy arrays and torch tensors.
 
     Args:
         content: the pickle.
-        where: name of the file for error messages.
+        file: the file, for error messages.
 
     Returns:
         The unpickled object.
@@ -32,17 +32,17 @@ def load_pickle(content: bytes, where: Any) -> Any:
     Raises:
         DatasetError: the pickle is damaged or contains something else.
     """
-    with dataset_errors(where, "not a readable pickle of arrays"):
-        _check_sizes(content, where)
+    with dataset_errors(file, "not a readable pickle of arrays"):
+        _check_sizes(content)
         return _Unpickler(io.BytesIO(content)).load()
 
 
-def load_torch(content: bytes | Path, where: Any) -> Any:
+def load_torch(content: bytes | Path, file: str | Path) -> Any:
     """Load a file of `torch.save` with tensors, arrays and plain containers.
 
     Args:
         content: the content of the file, or its path.
-        where: name of the file for error messages.
+        file: the file, for error messages.
 
     Returns:
         The loaded object, on the CPU.
@@ -56,7 +56,7 @@ def load_torch(content: bytes | Path, where: Any) -> Any:
     old_name = (_RECONSTRUCT, "numpy.core.multiarray._reconstruct")
     dtypes = [type(np.dtype(name)) for name in _DTYPES]
     with (
-        dataset_errors(where, "not a readable file of tensors"),
+        dataset_errors(file, "not a readable file of tensors"),
         torch.serialization.safe_globals([bytes, _RECONSTRUCT, old_name, np.ndarray, np.dtype, *dtypes]),
     ):
         return torch.load(source, weights_only=True, map_location="cpu")
@@ -81,7 +81,7 @@ _FORMATS = _argument_formats()
 _PUTS = {ord(opcode.code) for opcode in pickletools.opcodes if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT")}
 
 
-def _check_sizes(content: bytes, where: Any) -> None:
+def _check_sizes(content: bytes) -> None:
     """Raise DatasetError if unpickling would allocate more memory than the content can fill.
 
     Before it reads on, pickle allocates a memo for the largest index, and a buffer for the stated length of bytes.
@@ -89,7 +89,7 @@ def _check_sizes(content: bytes, where: Any) -> None:
 
     def check_memo_index(in_range: bool, place: int) -> None:
         if not in_range:
-            raise DatasetError(f"{where}: byte {place:,} stores an object at an index above the number of objects")
+            raise DatasetError("stores an object at an index above the number of objects", place=f"byte {place:,}")
 
     place, count, end = 0, 0, len(content)
     while place < end:
@@ -114,9 +114,8 @@ def _check_sizes(content: bytes, where: Any) -> None:
             length = int.from_bytes(content[place : place + width], "little")
             available = max(0, end - place - width)
             if length > available:
-                raise DatasetError(
-                    f"{where}: byte {place - 1:,} states a length of {length:,} bytes, {available:,} follow"
-                )
+                problem = f"states a length of {length:,} bytes, {available:,} follow"
+                raise DatasetError(problem, place=f"byte {place - 1:,}", value=length)
             place += width + length
         if opcode == pickle.STOP[0]:
             return
@@ -132,7 +131,8 @@ class _Unpickler(pickle.Unpickler):
         if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name in ("_reconstruct", "scalar"):
             return _empty_array if name == "_reconstruct" else np.zeros(1)[0].__reduce__()[0]
         if (module, name) not in _ALLOWED:
-            raise DatasetError(f"the pickle names {module}.{name}, which is not allowed in data")
+            problem = f"the pickle names {module}.{name}, which is not allowed in data"
+            raise DatasetError(problem, value=f"{module}.{name}")
         return _ALLOWED[module, name]
 
 
@@ -141,7 +141,8 @@ def _rebuild_tensor(*arguments: Any) -> Any:
 
     tensor = _rebuild_tensor_v2(*arguments)
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        raise DatasetError(f"the pickle names a tensor of {tensor.numel():,} entries, more than it contains")
+        problem = f"the pickle names a tensor of {tensor.numel():,} entries, more than it contains"
+        raise DatasetError(problem, value=tensor.numel())
     return tensor
 
 

@@ -61,7 +61,7 @@ class DatasetSpec:
 
     Attributes:
         name: unique name.
-        task: task, as in `gt_bench.tasks.registry`.
+        task: task, as in `gt_bench.config.tasks`.
         metric: the metric that selects and compares models.
         prepare: packs the dataset, see `Prepare`. It never uses the network.
         files: raw files.
@@ -97,10 +97,8 @@ class DatasetSpec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_plain_name(self.name):
-            raise DatasetError(
-                f"a dataset cannot be named {self.name!r}: use letters, digits, '.', '_' and '-', "
-                "beginning with a letter or digit"
-            )
+            remedy = "use letters, digits, '.', '_' and '-', beginning with a letter or digit"
+            raise DatasetError(f"a dataset cannot be named {self.name!r}", value=self.name, remedy=remedy)
 
     @cached_property
     def digest(self) -> str:
@@ -165,19 +163,29 @@ class DatasetSpec:
         )
 
 
-def node_classification(name: str, prepare: Prepare, *, metric: str = "accuracy", **others: Any) -> DatasetSpec:
-    """Make the spec of a dataset of one graph with a class per node.
+def published(name: str, task: str, metric: str, prepare: Prepare, **others: Any) -> DatasetSpec:
+    """Make the spec of a published dataset. What its source states about it is in published.json.
 
     Args:
-        name: unique name.
-        prepare: packs the dataset.
-        metric: the metric that selects and compares models.
-        others: further fields of `DatasetSpec`.
+        name: its name.
+        task: its task.
+        metric: its metric.
+        prepare: packs it.
+        others: further fields of the spec that decide the packed bytes.
 
     Returns:
-        The spec.
+        The spec, with the published statistics, licence, homepage, citation and notes.
+
+    Raises:
+        KeyError: the dataset is not in published.json.
     """
-    return DatasetSpec(name, "node-classification", metric, prepare, level="node", split_kind="node", **others)
+    stated = {key: value for key, value in _json("published.json")[name].items() if key != "expected_from"}
+    return DatasetSpec(name, task, metric, prepare, **stated | {"notes": tuple(stated.get("notes", ()))}, **others)
+
+
+def node_classification(name: str, prepare: Prepare, *, metric: str = "accuracy", **others: Any) -> DatasetSpec:
+    """Make the spec of a published dataset of one graph with a class per node; arguments as of `published`."""
+    return published(name, "node-classification", metric, prepare, level="node", split_kind="node", **others)
 
 
 def files(*paths: str) -> tuple[RemoteFile, ...]:
@@ -209,7 +217,11 @@ def known_digests() -> dict[str, str]:
     return {path: entry["sha256"] for path, entry in file_entries().items() if entry["sha256"]}
 
 
-@cache
 def file_entries() -> dict[str, dict[str, Any]]:
     """Read files.json: path -> addresses, digests, size and remarks of every raw file."""
-    return json.loads((Path(__file__).parent / "files.json").read_text(encoding="utf-8"))
+    return _json("files.json")
+
+
+@cache
+def _json(name: str) -> dict[str, dict[str, Any]]:
+    return json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))

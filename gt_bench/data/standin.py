@@ -18,6 +18,7 @@ import numpy as np
 from gt_bench.config.protocols import PROTOCOLS
 from gt_bench.data.packed import SEEN, PackedDataset, PackedHeader
 from gt_bench.data.packed_writer import pack
+from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import write_bytes
@@ -130,9 +131,10 @@ def shape_of(spec: DatasetSpec, data: Path = Path("data")) -> Shape:
         sizes: dict[str, Any] = {key: known.get(key) for key in ("graphs", "nodes", "edges", "train", "val", "test")}
         return Shape(features, classes, num_splits=known.get("splits", 1), **sizes, source="the dataset's spec")
     raise DatasetError(
-        f"dataset {spec.name!r}: its widths are not known before it is prepared; run "
-        f"`python -m stages.download {spec.name}`, and for a dataset of this repository then "
-        "`python -m gt_bench.data.standin data/packed`, which saves them in gt_bench/data/shapes.json"
+        "its widths are not known before it is prepared",
+        file=f"dataset {spec.name!r}",
+        remedy=f"run `python -m stages.download {spec.name}`, and for a dataset of this repository then "
+        "`python -m gt_bench.data.standin data/packed`, which saves them in gt_bench/data/shapes.json",
     )
 
 
@@ -157,10 +159,9 @@ def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), life_s
         sizes, degree = _sizes(spec, rng), None
     else:
         if shape.nodes is None or shape.graphs is None or shape.edges is None:
-            raise DatasetError(
-                f"dataset {spec.name!r}: the sizes of its graphs are not known before it is prepared; "
-                f"run `python -m stages.download {spec.name}`"
-            )
+            problem = "the sizes of its graphs are not known before it is prepared"
+            remedy = f"run `python -m stages.download {spec.name}`"
+            raise DatasetError(problem, file=f"dataset {spec.name!r}", remedy=remedy)
         mean, degree = shape.nodes / shape.graphs, shape.edges / shape.nodes
         spread = 0.3 if shape.graphs > 1 else 0.0
         count = min(life_size, shape.graphs)
@@ -319,9 +320,8 @@ def _extras(
         elif name in _CONFIGURATION_ARRAYS:
             made |= _configurations(shape, sizes, rng)
         else:
-            raise DatasetError(
-                f"dataset {spec.name!r}: gt_bench/data/standin.py cannot make its array {name!r}; add it"
-            )
+            problem = f"gt_bench/data/standin.py cannot make its array {name!r}"
+            raise DatasetError(problem, file=f"dataset {spec.name!r}", value=name, remedy="add it")
     return made
 
 
@@ -353,13 +353,11 @@ def _edge_tables(spec: DatasetSpec, shape: Shape, edges: np.ndarray) -> dict[str
 
 def write_shapes(folder: Path) -> list[str]:
     """Measure all packed datasets of the catalog in `folder`, update shapes.json, and return their names."""
-    from gt_bench.data.registry import catalog
-
-    found = {}
+    measured = {}
     for name in catalog():
         if (folder / name / "header.json").exists():
-            found[name] = measure(PackedDataset.open(folder / name))
-    merged = {**(shapes() if SHAPES.exists() else {}), **found}
+            measured[name] = measure(PackedDataset.open(folder / name))
+    merged = {**(shapes() if SHAPES.exists() else {}), **measured}
     default = asdict(Shape(0, 0))
     known = {
         name: {k: v for k, v in asdict(shape).items() if k in ("in_dim", "out_dim", "source") or v != default[k]}
@@ -367,7 +365,7 @@ def write_shapes(folder: Path) -> list[str]:
     }
     lines = [f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in known.items()]
     write_bytes(SHAPES, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
-    return list(found)
+    return list(measured)
 
 
 if __name__ == "__main__":

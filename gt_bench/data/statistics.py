@@ -34,7 +34,7 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
     """
     for name in ("node_ptr", "edge_ptr", "x", "source", "target"):
         if name not in arrays:
-            raise DatasetError(f"{header.name}: no array {name!r}")
+            raise DatasetError(f"no array {name!r}", value=name)
     node_ptr, edge_ptr = arrays["node_ptr"], arrays["edge_ptr"]
     sizes = node_ptr.diff()
     if (
@@ -43,18 +43,18 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         or bool((sizes < 0).any())
         or bool((edge_ptr.diff() < 0).any())
     ):
-        raise DatasetError(f"{header.name}: node_ptr and edge_ptr do not describe the same graphs")
+        raise DatasetError("node_ptr and edge_ptr do not describe the same graphs")
     graphs, nodes, edges = sizes.numel(), int(node_ptr[-1]), int(edge_ptr[-1])
     _check_rows(header, arrays, graphs, nodes, edges)
     own = "content" in header.provenance.get("arguments", {})  # user-supplied: NaN is a missing value
     missing = _missing(arrays["x"]) if own else {}
-    _check_features(header.name, "x", arrays["x"], header.in_dim, missing)
+    _check_features("x", arrays["x"], header.in_dim, missing)
     if "edge_attr" in arrays:
-        _check_features(header.name, "edge_attr", arrays["edge_attr"], header.edge_dim)
+        _check_features("edge_attr", arrays["edge_attr"], header.edge_dim)
     elif header.edge_dim is not None:
-        raise DatasetError(f"{header.name}: array 'edge_attr' is missing, the header has edge_dim {header.edge_dim}")
+        raise DatasetError(f"is missing, the header has edge_dim {header.edge_dim}", place="array 'edge_attr'")
     statistics: dict[str, Any] = {"graphs": graphs, "nodes": nodes, "edges": edges}
-    statistics |= _edge_statistics(header.name, arrays)
+    statistics |= _edge_statistics(arrays)
     statistics |= {"min_nodes": int(sizes.min()), "max_nodes": int(sizes.max())}
     statistics["features"] = arrays["x"].size(1) if arrays["x"].dim() > 1 else 1
     if missing:
@@ -66,18 +66,18 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
     if "hyperedges" in arrays:
         members = arrays["hyperedges"]
         if members.dim() != 2 or (members.numel() and not 0 <= int(members.min()) <= int(members.max()) < nodes):
-            raise DatasetError(f"{header.name}: a hyperedge names a node that does not exist")
+            raise DatasetError("a hyperedge names a node that does not exist", place="array 'hyperedges'")
         statistics |= {"hyperedges": members.size(0), "hyperedges_distinct": members.unique(dim=0).size(0)}
     if "target_pair" in arrays:
         pairs = arrays["target_pair"]
         if pairs.dim() != 2 or (pairs.numel() and not 0 <= int(pairs.min()) <= int(pairs.max()) < nodes):
-            raise DatasetError(f"{header.name}: a target names a node that does not exist")
+            raise DatasetError("a target names a node that does not exist", place="array 'target_pair'")
         statistics["target_edges"] = pairs.size(0)
     if header.num_splits:
         if "split" not in arrays or arrays["split"].size(0) != header.num_splits:
-            raise DatasetError(f"{header.name}: array 'split' must have {header.num_splits} rows (num_splits)")
+            raise DatasetError(f"must have {header.num_splits} rows (num_splits)", place="array 'split'")
         if arrays["split"].numel() and not 0 <= int(arrays["split"].min()) <= int(arrays["split"].max()) <= 3:
-            raise DatasetError(f"{header.name}: split codes must be 0 (none), 1 (train), 2 (val) or 3 (test)")
+            raise DatasetError("codes must be 0 (none), 1 (train), 2 (val) or 3 (test)", place="array 'split'")
         counts = arrays["split"][0].long().bincount(minlength=4).tolist()
         statistics |= {"splits": header.num_splits, "train": counts[1], "val": counts[2], "test": counts[3]}
     return statistics
@@ -115,15 +115,13 @@ def _check_rows(header: Any, arrays: Mapping[str, Tensor], graphs: int, nodes: i
     rows |= {name: counts[kind] for name, kind in header.extras.items() if kind != "table"}
     for name, count in rows.items():
         if name in arrays and arrays[name].size(0) != count:
-            raise DatasetError(
-                f"{header.name}: array {name!r} has {arrays[name].size(0)} rows where {count} are expected"
-            )
+            problem = f"has {arrays[name].size(0)} rows where {count} are expected"
+            raise DatasetError(problem, place=f"array {name!r}", value=arrays[name].size(0))
     hyperedges = arrays["hyperedges"].size(0) if "hyperedges" in arrays else 0
     per_split = {"node": nodes, "graph": graphs, "edge": targets, "hyperedge": hyperedges}[header.split_kind]
     if "split" in arrays and arrays["split"].size(1) != per_split:
-        raise DatasetError(
-            f"{header.name}: array 'split' has {arrays['split'].size(1)} columns for {per_split} {header.split_kind}s"
-        )
+        problem = f"has {arrays['split'].size(1)} columns for {per_split} {header.split_kind}s"
+        raise DatasetError(problem, place="array 'split'", value=arrays["split"].size(1))
 
 
 def _missing(x: Tensor) -> dict[str, int]:
@@ -134,38 +132,33 @@ def _missing(x: Tensor) -> dict[str, int]:
     return {str(column): count for column, count in enumerate(counts.tolist()) if count}
 
 
-def _is_finite(part: Tensor, allow_nan: bool) -> bool:
-    return not bool(part.isinf().any()) if allow_nan else bool(part.isfinite().all())
-
-
 def _check_features(
-    name: str, array: str, values: Tensor, dim: int | list[int] | None, missing: Mapping[str, int] | None = None
+    array: str, values: Tensor, dim: int | list[int] | None, missing: Mapping[str, int] | None = None
 ) -> None:
-    width = values.size(1) if values.dim() > 1 else 1
+    place, width = f"array {array!r}", values.size(1) if values.dim() > 1 else 1
     if isinstance(dim, int):
         if width != dim:
-            raise DatasetError(f"{name}: {array} has {width} columns where the header has {dim}")
+            raise DatasetError(f"has {width} columns where the header has {dim}", place=place, value=width)
         if values.is_floating_point() and not all(
-            _is_finite(part, bool(missing)) for part in values.split(CHUNK // max(width, 1) + 1)
+            (not bool(part.isinf().any()) if bool(missing) else bool(part.isfinite().all()))
+            for part in values.split(CHUNK // max(width, 1) + 1)
         ):
-            raise DatasetError(f"{name}: {array} contains a number that is not finite")
+            raise DatasetError("contains a number that is not finite", place=place)
     elif dim is not None:
         if width != len(dim) or values.is_floating_point():
-            raise DatasetError(
-                f"{name}: {array} has {width} columns of {values.dtype} where the header has {len(dim)} categorical"
-            )
+            problem = f"has {width} columns of {values.dtype} where the header has {len(dim)} categorical"
+            raise DatasetError(problem, place=place, value=width)
         if values.numel():
             columns = values if values.dim() > 1 else values[:, None]
             low, high = columns.amin(0).tolist(), columns.amax(0).tolist()
             for column, (lowest, highest, vocabulary) in enumerate(zip(low, high, dim)):
                 if lowest < 0 or highest >= vocabulary:
                     wrong = lowest if lowest < 0 else highest
-                    raise DatasetError(
-                        f"{name}: column {column} of {array} has category {wrong} of a vocabulary of {vocabulary}"
-                    )
+                    problem = f"has category {wrong} of a vocabulary of {vocabulary}"
+                    raise DatasetError(problem, place=f"{place}: column {column}", value=wrong)
 
 
-def _edge_statistics(name: str, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
+def _edge_statistics(arrays: Mapping[str, Tensor]) -> dict[str, Any]:
     """Count over blocks of whole graphs of about CHUNK edges, in numpy: its sort is much faster than torch.unique."""
     node_ptr, edge_ptr = arrays["node_ptr"].numpy(), arrays["edge_ptr"].numpy()
     loops = undirected = start = 0
@@ -180,9 +173,8 @@ def _edge_statistics(name: str, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         size = np.repeat(np.diff(node_ptr[start : stop + 1]), counts)
         offset = np.repeat(node_ptr[start:stop] - node_ptr[start], counts)
         if source.size and (min(source.min(), target.min()) < 0 or (np.maximum(source, target) >= size).any()):
-            raise DatasetError(
-                f"{name}: an edge names a node that does not exist in its graph (graphs {start}..{stop - 1})"
-            )
+            problem = "an edge names a node that does not exist in its graph"
+            raise DatasetError(problem, place=f"graphs {start}..{stop - 1}")
         source, target = source + offset, target + offset
         width = int(node_ptr[stop] - node_ptr[start])
         loop = source == target
@@ -200,21 +192,20 @@ def _edge_statistics(name: str, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
 
 def _target_statistics(header: Any, y: Tensor) -> dict[str, Any]:
     if str(y.dtype) not in ("torch.int64", "torch.float32"):
-        raise DatasetError(f"{header.name}: targets must be int64 (classes) or float32, not {y.dtype}")
+        raise DatasetError(f"must be int64 (classes) or float32, not {y.dtype}", place="array 'y'", value=y.dtype)
     classes = header.task.endswith("-classification")
     if classes:
         if y.is_floating_point():
-            raise DatasetError(f"{header.name}: classes must be integers, not {y.dtype}")
+            raise DatasetError(f"classes must be integers, not {y.dtype}", place="array 'y'", value=y.dtype)
         # checked before counting, which allocates memory for the largest label
         if y.numel() and (int(y.min()) < -1 or int(y.max()) >= header.out_dim):
-            raise DatasetError(
-                f"{header.name}: labels are in {int(y.min())}..{int(y.max())}; expected -1 (no label) "
-                f"to {header.out_dim - 1}, since the header has {header.out_dim} classes"
-            )
+            problem = f"labels are in {int(y.min())}..{int(y.max())}"
+            remedy = f"expected -1 (no label) to {header.out_dim - 1}, since the header has {header.out_dim} classes"
+            raise DatasetError(problem, place="array 'y'", remedy=remedy)
         counts = y[y >= 0].flatten().bincount(minlength=header.out_dim)
         return {"classes": header.out_dim, "label_counts": counts.tolist(), "unlabelled": int((y < 0).sum())}
     if y.is_floating_point() and bool(y.isinf().any()):
-        raise DatasetError(f"{header.name}: a target is infinite")
+        raise DatasetError("a target is infinite", place="array 'y'")
     return {
         "targets": y.size(1) if y.dim() > 1 else 1,
         "missing_targets": int(y.isnan().sum()) if y.is_floating_point() else 0,

@@ -19,11 +19,13 @@ from safetensors import SafetensorError, safe_open
 from torch import LongTensor, Tensor
 
 from gt_bench.data.packed import PackedDataset
-from gt_bench.schemas import ComputedBy, EncodingHeader, Settings
+from gt_bench.encodings.header import EncodingHeader
+from gt_bench.records.run import ComputedBy
 from gt_bench.training.interfaces import StoredArray
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import check_once
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.versions import version_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import Encoding, EncodingError, compute, find_encoding
@@ -72,9 +74,9 @@ class EncodedDataset:
             header, arrays = _open(packed, self.folder, encoding, key)
             self.digests[key] = header["digest"]
             if "computed_by" in header:
-                self.computed_by[key] = {"computed_by": header["computed_by"]}
-                if "flags" in header:
-                    self.computed_by[key]["flags"] = header["flags"]
+                self.computed_by[key] = ComputedBy.from_disk(
+                    {name: header.get(name) for name in ("computed_by", "flags") if name in header}
+                )
             if arrays is None:
                 self._computed.append((encoding, arguments))
             else:
@@ -138,13 +140,13 @@ class EncodedDataset:
 def batches_of(packed: PackedDataset) -> list[tuple[int, int]]:
     """Divides a dataset into ranges of graph ids with at most `_PAIRS_PER_BATCH` node pairs, or one larger graph."""
     pairs, start = row_pointers(packed)["pair"], 0
-    found: list[tuple[int, int]] = []
-    while start < packed.num_graphs or not found:
+    ranges: list[tuple[int, int]] = []
+    while start < packed.num_graphs or not ranges:
         end = int(torch.searchsorted(pairs, pairs[start] + _PAIRS_PER_BATCH, right=True)) - 1
         end = min(max(end, start + 1), packed.num_graphs)
-        found.append((start, end))
+        ranges.append((start, end))
         start = end
-    return found
+    return ranges
 
 
 def algorithm_digest(name: str, arguments: Settings) -> str:
@@ -263,13 +265,16 @@ def _open(
         header, arrays = read_note(note), None
         path = note
     else:
-        raise DatasetError(f"{packed.header.name}: the encoding {key} has not been computed; run: {again}")
+        problem, file = "has not been computed", f"dataset {packed.header.name!r}"
+        raise DatasetError(problem, file=file, place=f"encoding {key}", remedy=f"run: {again}")
     arguments = header.get("arguments", {})
     stale = (
         stale_parts(header, header_of(packed, encoding, arguments)) if encoding.key(arguments) == key else ["arguments"]
     )
     if stale:
-        raise DatasetError(f"{path}: out of date: {' and '.join(stale)} changed; run: {again}")
+        raise DatasetError(
+            f"out of date: {' and '.join(stale)} changed", file=path, value=stale, remedy=f"run: {again}"
+        )
     if arrays is not None:
         _check_content(path, header, arrays, again)
     return header, arrays
@@ -283,7 +288,8 @@ def _check_content(path: Path, header: EncodingHeader, arrays: dict[str, Tensor]
 
     def check() -> None:
         if wrong := damaged(header, arrays):
-            raise DatasetError(f"{path}: damaged (wrong checksum of {', '.join(wrong)}); run: {again}")
+            problem = f"damaged (wrong checksum of {', '.join(wrong)})"
+            raise DatasetError(problem, file=path, value=wrong, remedy=f"run: {again}")
 
     # outside of the folder, whose digest DVC computes
     check_once(path, path.parent.parent / ".checked" / path.parent.name / f"{path.stem}.json", check)
@@ -313,9 +319,8 @@ def read_arrays(path: Path) -> tuple[EncodingHeader, dict[str, Tensor]]:
                 raise ValueError("the checksum of its header does not match")
             arrays = {name: file.get_tensor(name) for name in header["arrays"]}
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise DatasetError(
-            f"{path}: damaged ({error}); delete it and run: python -m stages.encode {path.parent.name}"
-        ) from error
+        remedy = f"delete it and run: python -m stages.encode {path.parent.name}"
+        raise DatasetError(f"damaged ({error})", file=path, remedy=remedy) from error
     return header, arrays
 
 
@@ -329,6 +334,5 @@ def read_note(path: Path) -> EncodingHeader:
         content = json.loads(path.read_bytes())
         return cast(EncodingHeader, {"digest": content["digest"], **content})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(
-            f"{path}: damaged ({error}); delete it and run: python -m stages.encode {path.parent.name}"
-        ) from error
+        remedy = f"delete it and run: python -m stages.encode {path.parent.name}"
+        raise DatasetError(f"damaged ({error})", file=path, remedy=remedy) from error

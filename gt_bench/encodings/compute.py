@@ -44,12 +44,13 @@ from gt_bench.encodings.cache import (  # fmt: skip
     storage,
     with_digest,
 )
+from gt_bench.encodings.header import ArrayHeader, EncodingHeader
 from gt_bench.runtime.resources import cores
 from gt_bench.runtime.threads import computing_with
-from gt_bench.schemas import EncodingHeader, Settings, StoredArray
 from gt_bench.utils import tempfiles
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import atomic_file, make_folder, write_json
+from gt_bench.utils.json_types import Settings
 from gt_models.encodings import Encoding, compute_with_flags, find_encoding
 
 
@@ -161,7 +162,7 @@ def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: S
     try:
         header, arrays = read_arrays(path)
     except DatasetError as error:
-        return str(error)
+        return error.problem
     expected = header_of(packed, encoding, arguments)
     if stale := stale_parts(header, expected):
         return f"its {' and '.join(stale)} changed"
@@ -190,10 +191,10 @@ def _write(
         seconds, rest = time.perf_counter() - start, ranges[1:]
         if jobs is None:
             jobs = cores() if seconds * len(rest) > _WORTH_PROCESSES else 1
-        for found in _progress(task.each(rest, min(jobs, len(rest))), packed, ranges):
-            counts.update(found)
+        for counted in _progress(task.each(rest, min(jobs, len(rest))), packed, ranges):
+            counts.update(counted)
         maps = task.maps
-        stored: dict[str, StoredArray] = {
+        stored: dict[str, ArrayHeader] = {
             name: {
                 "rows": encoding.arrays[name],
                 "shape": layout[name]["shape"],
@@ -234,15 +235,18 @@ class _Task:
             try:
                 yield from pool.map(_run_in_worker, ranges)
             except BrokenProcessPool:
+                name = self.packed.header.name
                 raise DatasetError(
-                    f"{self.packed.header.name}: encoding {self.encoding.name}: a process was killed, probably out of "
-                    f"memory; use fewer processes: python -m stages.encode {self.packed.header.name} --jobs 1"
+                    "a process was killed, probably out of memory",
+                    file=f"dataset {name!r}",
+                    place=f"encoding {self.encoding.name}",
+                    remedy=f"use fewer processes: python -m stages.encode {name} --jobs 1",
                 ) from None
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def run(self, one: tuple[int, int]) -> dict[str, int]:
-        graphs = cast(LongTensor, torch.arange(*one))
+    def run(self, bounds: tuple[int, int]) -> dict[str, int]:
+        graphs = cast(LongTensor, torch.arange(*bounds))
         arrays, flags = compute_with_flags(
             self.encoding.name, self.packed.batch(graphs), graphs=graphs, **self.arguments
         )
@@ -276,9 +280,9 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _run_in_worker(one: tuple[int, int]) -> dict[str, int]:
+def _run_in_worker(bounds: tuple[int, int]) -> dict[str, int]:
     assert _worker_task is not None  # set by `_start_worker`
-    return _worker_task.run(one)
+    return _worker_task.run(bounds)
 
 
 def limit_threads() -> None:
@@ -352,9 +356,9 @@ def _progress(
     with tqdm(
         total=packed.num_graphs, initial=ranges[0][1], desc=packed.header.name, unit="graph", disable=quiet, leave=False
     ) as bar:
-        for (first, end), found in zip(ranges[1:], results, strict=True):
+        for (first, end), result in zip(ranges[1:], results, strict=True):
             bar.update(end - first)
-            yield found
+            yield result
 
 
 def _print(folder: Path, key: str, text: str) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_section import Choice
-from gt_bench.schemas import Settings
+from gt_bench.config.tasks import LINK
+from gt_bench.utils.json_types import Settings
 
 if TYPE_CHECKING:
     from gt_bench.data.packed import PackedDataset
@@ -25,7 +26,6 @@ def encode_for(recipe: Recipe, packed: "PackedDataset", data: Path = Path("data"
         RecipeError: an argument of an encoding cannot be used.
         DatasetError: an encoding cannot be computed.
     """
-    from gt_bench.data.custom.edges import LINK
     from gt_bench.encodings.compute import encode
 
     if packed.header.task == LINK:  # they are computed on the training graph of each run
@@ -44,9 +44,9 @@ def requests(recipe: Recipe) -> list[tuple[str, Settings]]:
     Raises:
         RecipeError: arguments of an encoding are searched in a range.
     """
-    found: list[tuple[str, Settings]] = []
+    wanted: list[tuple[str, Settings]] = []
     if recipe.subgraphs:
-        return found
+        return wanted
     for name, arguments in recipe.encodings.items():
         prefix = f"encodings.{name}."
         space = (
@@ -57,10 +57,8 @@ def requests(recipe: Recipe) -> list[tuple[str, Settings]]:
         choices = []
         for key, choice in space.items():
             if not isinstance(choice, Choice):
-                raise RecipeError(
-                    f"search.space.{prefix}{key}: encodings are computed before the search; use `choices` instead of a "
-                    "range"
-                )
+                problem, place = "encodings are computed before the search", f"search.space.{prefix}{key}"
+                raise RecipeError(problem, place=place, remedy="use `choices` instead of a range")
             choices.append(choice.choices)
-        found += [(name, arguments | dict(zip(space, values))) for values in itertools.product(*choices)]
-    return found
+        wanted += [(name, arguments | dict(zip(space, values))) for values in itertools.product(*choices)]
+    return wanted

@@ -25,6 +25,7 @@ from gt_bench.experiment.run import Experiment
 from gt_bench.runtime.environment import Clock
 from gt_bench.runtime.threads import computing_with
 from gt_bench.training.checkpoint import Checkpoint
+from gt_bench.training.loader import seed_generators
 from gt_bench.training.trainer import Run
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import make_folder
@@ -69,22 +70,21 @@ class Debugger:
 
     def __init__(self, experiment: Experiment, seed: int):
         if experiment.task.runner is not None:
-            raise RecipeError(
-                f"--debug: the task {experiment.header.task} of {experiment.dataset} has a protocol without a training "
-                "loop over batches; debug the model on another dataset"
-            )
+            task, remedy = experiment.header.task, "debug the model on another dataset"
+            problem = f"the task {task} of {experiment.dataset} has a protocol without a training loop over batches"
+            raise RecipeError(problem, place="--debug", value=task, remedy=remedy)
         self.experiment = experiment
         try:
             loader = experiment.loader(seed)
         except ValueError as error:
-            raise RecipeError(f"{experiment.path}: {error}") from error
+            raise RecipeError(str(error), file=experiment.path) from error
         self.run = Run(
             experiment.recipe, experiment.task, loader, experiment.initial_model(seed),
             seed=seed, meter=Clock(), checkpoint=Checkpoint(None),
         )  # fmt: skip
         self.run._begin()
         self.run._enter_phase()
-        self.run._seed_generators("epoch", seed, 0)
+        seed_generators(self.run.device, "epoch", seed, 0)
         self.model = self.run.model.train()
 
     def batches(self) -> Iterator[tuple[GraphBatch, Tensor | None]]:
@@ -117,7 +117,7 @@ class Debugger:
     def output(self, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]:
         """Computes outputs and targets of a batch; raises as `loss`."""
         with model_errors(self.experiment):
-            return self.run._predict(batch, rows)
+            return self.run.evaluator.predict(self.model, batch, rows)
 
 
 def one_batch(debugger: Debugger, say: Say) -> bool:

@@ -15,13 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
+from gt_bench.config.components import modules_of_run
 from gt_bench.config.recipe import Recipe
-from gt_bench.experiment.components import modules_of_run
-from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT, source_file
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.json_types import Json
 from gt_bench.utils.paths import SUITES, recipe_file
 from gt_bench.utils.versions import modules_of_encodings
 
@@ -142,10 +142,8 @@ def load(suite: str, root: Path = Path()) -> dict[str, Entry]:
     try:
         return _read_file(path, path.stat().st_mtime_ns)
     except OSError:
-        raise GoldenError(
-            f"{path}: no golden values of {suite}; compute them: "
-            f"`python -m gt_bench.testing.check_grid {suite} --update`"
-        ) from None
+        remedy = f"compute them: `python -m gt_bench.testing.check_grid {suite} --update`"
+        raise GoldenError(f"no golden values of {suite}", file=path, value=suite, remedy=remedy) from None
 
 
 @cache
@@ -153,9 +151,8 @@ def _read_file(path: Path, _mtime: int) -> dict[str, Entry]:
     def distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise GoldenError(
-                f"{path}: duplicate key {twice[0]!r}; remove one, or restore the file (`git checkout {path}`)"
-            )
+            remedy = f"remove one, or restore the file (`git checkout {path}`)"
+            raise GoldenError(f"duplicate key {twice[0]!r}", file=path, value=twice[0], remedy=remedy)
         return dict(pairs)
 
     try:
@@ -163,17 +160,18 @@ def _read_file(path: Path, _mtime: int) -> dict[str, Entry]:
         for cell, entry in entries.items():
             if entry != sealed(entry):
                 raise GoldenError(
-                    f"{path}: the golden values of {cell} were edited by hand: restore the file "
-                    f"(`git checkout {path}`), or compute them: "
-                    f"`python -m gt_bench.testing.check_grid {cell} --update`"
+                    f"the golden values of {cell} were edited by hand",
+                    file=path,
+                    value=cell,
+                    remedy=f"restore the file (`git checkout {path}`), or compute them: "
+                    f"`python -m gt_bench.testing.check_grid {cell} --update`",
                 )
             _ = entry["versions"], entry["values"], entry["recipe"], entry["data"]
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         if isinstance(error, GoldenError):
             raise
-        raise GoldenError(
-            f"{path}: not a file of golden values ({error}); restore it (`git checkout {path}`)"
-        ) from None
+        remedy = f"restore it (`git checkout {path}`)"
+        raise GoldenError(f"not a file of golden values ({error})", file=path, remedy=remedy) from None
     return cast(dict[str, Entry], entries)
 
 

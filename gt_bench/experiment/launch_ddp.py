@@ -20,10 +20,10 @@ from typing import Final, Generic, TypeVar
 import psutil
 import torch
 
+from gt_bench.records.run import RunRecord
 from gt_bench.runtime.fresh_process import OnEpoch
 from gt_bench.runtime.signals import Stopped, die_with_parent, handled, ignore_interrupts
 from gt_bench.runtime.worker_pool import Lost, TaskResult, portable, stop
-from gt_bench.schemas import Record
 from gt_bench.training.ddp import TIMEOUT, RetryWithCheckpointing, Share
 
 # a forked process could not use the GPU or the threads of its parent
@@ -36,19 +36,19 @@ T = TypeVar("T")
 Work = Callable[[Share, Callable[..., None]], T]
 # computes a rank's part of a run. Arguments: its share, what to call after each epoch (rank 0 only), and whether to use
 # activation checkpointing
-Compute = Callable[[Share, OnEpoch | None, bool], Record]
+Compute = Callable[[Share, OnEpoch | None, bool], RunRecord]
 
 
-class OutOfMemory(Exception):
+class RankOutOfMemory(Exception):
     """A process ran out of memory even with activation checkpointing. The run ends with this record."""
 
-    def __init__(self, record: Record):
+    def __init__(self, record: RunRecord):
         super().__init__(record)
         self.record = record
 
 
 @dataclass
-class Ranks(Generic[T]):
+class RankProcesses(Generic[T]):
     """`world` processes that compute `work` together. A context manager, which ends all of them on exit.
 
     Args:
@@ -64,7 +64,7 @@ class Ranks(Generic[T]):
     gpu: bool = False
     timeout: float = TIMEOUT
 
-    def __enter__(self) -> "Ranks[T]":
+    def __enter__(self) -> "RankProcesses[T]":
         self.folder = tempfile.TemporaryDirectory(prefix="gt-ranks-")
         self.processes: list[BaseProcess] = []
         self.pipes: list[Connection] = []
@@ -119,9 +119,10 @@ class Ranks(Generic[T]):
                     dead = [other for other, process in enumerate(self.processes) if process.sentinel in ended]
                     if not dead and isinstance(content.error, RuntimeError) and (stopped := self._stopped()):
                         raise Lost(
-                            f"process {stopped[0]} of {self.world} (PID {self.processes[stopped[0]].pid}) is stopped "
-                            f"and has not responded to the others for {self.timeout:g} s: do not stop it (SIGSTOP, "
-                            "a debugger, a frozen control group)"
+                            f"is stopped (PID {self.processes[stopped[0]].pid}) and has not responded to the others "
+                            f"for {self.timeout:g} s",
+                            place=f"process {stopped[0]} of {self.world}",
+                            remedy="do not stop it (SIGSTOP, a debugger, a frozen control group)",
                         ) from content.error
                     raise self._lost(dead[0]) if dead else content.error
         return [found[rank] for rank in range(self.world)]
@@ -137,7 +138,8 @@ class Ranks(Generic[T]):
 
     def _lost(self, rank: int) -> Lost:
         self.processes[rank].join()
-        return Lost(f"process {rank} of {self.world}: {TaskResult(status=self.processes[rank].exitcode).died}")
+        died = TaskResult(status=self.processes[rank].exitcode).died
+        return Lost(died, place=f"process {rank} of {self.world}")
 
 
 def _run_rank(
@@ -168,15 +170,15 @@ def _run_rank(
             pipe.recv()
 
 
-def _compute_rank(compute: Compute, recomputed: bool, share: Share, tell: Callable[..., None]) -> Record:
+def _compute_rank(compute: Compute, recomputed: bool, share: Share, tell: Callable[..., None]) -> RunRecord:
     """The `work` of each process: the run, with this process's part of each batch."""
     record = compute(share, tell if share.rank == 0 else None, recomputed)
-    if record["deterministic"]["status"] == "oom":
-        raise OutOfMemory(record)
+    if record.run.status == "oom":
+        raise RankOutOfMemory(record)
     return record
 
 
-def compute_in_processes(compute: Compute, processes: int, gpu: bool, run: str, on_epoch: OnEpoch | None) -> Record:
+def compute_in_processes(compute: Compute, processes: int, gpu: bool, run: str, on_epoch: OnEpoch | None) -> RunRecord:
     """Computes a run in several processes.
 
     Args:
@@ -195,20 +197,17 @@ def compute_in_processes(compute: Compute, processes: int, gpu: bool, run: str, 
     recomputed = False
     while True:
         try:
-            with Ranks(partial(_compute_rank, compute, recomputed), processes, gpu) as ranks:
+            with RankProcesses(partial(_compute_rank, compute, recomputed), processes, gpu) as ranks:
                 records = ranks.values(on_epoch or (lambda *message: None))
             break
         except RetryWithCheckpointing:
             recomputed = True
-        except OutOfMemory as error:
+        except RankOutOfMemory as error:
             return error.record
         except Lost as error:
-            raise Lost(f"{run}: {error}; run the same command again to resume from the last checkpoint") from None
-    if len({record["checksum"] for record in records}) > 1:
+            remedy = "run the same command again to resume from the last checkpoint"
+            raise Lost(str(error), file=run, remedy=remedy) from None
+    if len({record.checksum for record in records}) > 1:
         raise RuntimeError(f"{run}: the processes of one run computed different numbers; this is a bug, report it")
-    record = records[0]
-    record["measured"] |= {
-        "processes": processes,
-        "peak_memory_mib": max(other["measured"]["peak_memory_mib"] for other in records),
-    }
-    return record
+    cost = {"processes": processes, "peak_memory_mib": max(record.measured.peak_memory_mib for record in records)}
+    return records[0].model_copy(update={"measured": records[0].measured.model_copy(update=cost)})

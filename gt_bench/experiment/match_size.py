@@ -22,10 +22,10 @@ from gt_bench.data.standin import shape_of
 from gt_bench.experiment.validate import check_model
 from gt_bench.plugins.argument_space import HEADS, WIDTH
 from gt_bench.plugins.models import find
-from gt_bench.schemas import Settings
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.feature_preparation import prepared_header
 from gt_bench.utils.errors import UserError
+from gt_bench.utils.json_types import Settings
 from gt_models.registry import create_model
 
 WIDTHS = ("hidden_dim", "hidden", "hidden_channels", "dim", "width", "channels")
@@ -73,7 +73,7 @@ def dims_of(dataset: str, features: FeaturesSection | None = None) -> Settings:
         try:
             about, level = prepared_header(header, features), header.level
         except ValueError as error:
-            raise RecipeError(f"dataset {dataset!r}: {error}") from None
+            raise RecipeError(str(error), file=f"dataset {dataset!r}") from None
         task = create_task(header.task, header.metric)
     else:
         spec = get_spec(dataset)
@@ -100,10 +100,9 @@ def usual_width(model: str) -> str:
     for name in WIDTHS:
         if name in known:
             return name
-    raise RecipeError(
-        f"gt-bench match {model}: no argument is named {', '.join(WIDTHS)}; "
-        f"give --by with one of {', '.join(known) or '(none)'}"
-    )
+    problem = f"no argument is named {', '.join(WIDTHS)}"
+    remedy = f"give --by with one of {', '.join(known) or '(none)'}"
+    raise RecipeError(problem, file=f"gt-bench match {model}", place="--by", remedy=remedy)
 
 
 def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Matched:
@@ -124,15 +123,13 @@ def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Ma
     """
     known = widths_of(recipe.model.name)
     if by not in known:
-        raise RecipeError(
-            f"{path}: --by: {by!r} is not a whole-number argument of {recipe.model.name}{nearest(by, known)}; "
-            f"expected one of {', '.join(known)}"
-        )
+        problem = f"{by!r} is not a whole-number argument of {recipe.model.name}{nearest(by, known)}"
+        remedy = f"expected one of {', '.join(known)}"
+        raise RecipeError(problem, file=path, place="--by", value=by, remedy=remedy)
     parameters = inspect.signature(find(recipe.model.name).cls).parameters
     if recipe.head:
-        raise RecipeError(
-            f"{path}: {dataset!r} has targets of edges, whose head has parameters too; give the width itself"
-        )
+        problem = f"{dataset!r} has targets of edges, whose head has parameters too"
+        raise RecipeError(problem, file=path, value=dataset, remedy="give the width itself")
     dims, arguments = _dims(recipe, dataset), check_model(recipe.with_values({f"model.{by}": 8}), path)
     head = next((name for name in parameters if HEADS.search(name) and name != by), None)
     heads = arguments.get(head, parameters[head].default) if head else 1
@@ -148,20 +145,24 @@ def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Ma
 
     found = _nearest(count, budget, step)
     if found is None:
-        raise RecipeError(f"{path}: {recipe.model.name} cannot be built with any {by} tried: {errors[-1]}")
+        problem = f"{recipe.model.name} cannot be built with any {by} tried: {errors[-1]}"
+        raise RecipeError(problem, file=path, place="--by", value=by)
     value, size = found
     smallest = _first(count, step, step)
     if smallest and smallest[1] > budget:
         raise RecipeError(
-            f"{path}: --parameters: {budget:,} is less than {smallest[1]:,}, the number of parameters of "
-            f"{recipe.model.name} with {by}: {smallest[0]} on {dataset}; raise the budget or reduce num_layers"
+            f"{budget:,} is less than {smallest[1]:,}, the number of parameters of {recipe.model.name} with {by}: "
+            f"{smallest[0]} on {dataset}",
+            file=path,
+            place="--parameters",
+            value=budget,
+            remedy="raise the budget or reduce num_layers",
         )
     other = _first(count, 2 * value, step)
     if other and other[1] == size:
-        raise RecipeError(
-            f"{path}: --by: {by} does not change the number of parameters of {recipe.model.name} ({size:,}); "
-            f"choose one of {', '.join(name for name in known if name != by)}"
-        )
+        problem = f"{by} does not change the number of parameters of {recipe.model.name} ({size:,})"
+        remedy = f"choose one of {', '.join(name for name in known if name != by)}"
+        raise RecipeError(problem, file=path, place="--by", value=by, remedy=remedy)
     return Matched(by, value, size, step)
 
 
@@ -183,7 +184,7 @@ def parameters_of(recipe: Recipe, dataset: str, path: str) -> int:
     except (ValueError, RuntimeError, ZeroDivisionError, AssertionError, TypeError) as error:
         if isinstance(error, UserError):
             raise
-        raise RecipeError(f"{path}: model: {error}") from error
+        raise RecipeError(str(error), file=path, place="model") from error
 
 
 def _dims(recipe: Recipe, dataset: str) -> Settings:

@@ -9,12 +9,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gt_bench.config.components import code_of
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.components import code_of
 from gt_bench.experiment.golden_values import (
     VALUES,
     Entry,
@@ -37,28 +37,28 @@ CHECKED = "golden_checked.json"  # in the folder of a suite
 NESTED = "GT_GOLDEN_RUN"  # environment variable of processes that compute golden runs
 
 
-def modified_code(path: str, model: str, task: str, code: str) -> str | None:
+def modified_code(path: str, model: str, task: str, components: Iterable[str], code: str) -> str | None:
     """Finds out whether the code computes other numbers than the committed golden values of the same versions.
 
     Args:
         path: file of the recipe, suites/SUITE/recipes/DATASET/ROW.yaml or tuned/SUITE/DATASET/ROW.yaml.
         model: name of the model.
         task: name of the task.
+        components: as for `reference_cells`.
         code: hash of the code that computes the runs.
 
     Returns:
         `code` if it does, otherwise None.
     """
     parts = [part for part in Path(path).with_suffix("").parts if part != "recipes"]
-    found = differences(reference_of("/".join(parts[-3:]), model, task))
+    found = differences(references_of("/".join(parts[-3:]), model, task, components))
     return code if any(found.values()) else None
 
 
-def reference_of(cell: str, model: str, task: str) -> dict[str, str]:
-    """Returns {`reference_cell`: hash of its current code}; arguments as for `reference_cell`, empty if it is None."""
-    reference = reference_cell(cell, model, task)
-    entry = find(reference, INSTALLED) if reference else None
-    return {reference: code_of(entry["model"], entry["task"])} if reference and entry else {}
+def references_of(cell: str, model: str, task: str, components: Iterable[str]) -> dict[str, str]:
+    """Returns the hash of the current code of each of `reference_cells`; the arguments are the same."""
+    found = {name: find(name, INSTALLED) for name in reference_cells(cell, model, task, components)}
+    return {name: code_of(entry["model"], entry["task"]) for name, entry in found.items() if entry}
 
 
 def checked(root: Path = INSTALLED) -> dict[str, str]:
@@ -83,31 +83,45 @@ def save_checked(codes: Mapping[str, str]) -> None:
         write_json(golden_file(suite).with_name(CHECKED), cells)
 
 
-def reference_cell(cell: str, model: str, task: str) -> str | None:
-    """Returns the cell whose golden values are compared to decide whether the code of a run was modified.
+def reference_cells(cell: str, model: str, task: str, components: Iterable[str]) -> list[str]:
+    """Returns the cells whose golden values are compared to decide whether the code of a run was modified.
 
     Args:
-        cell: the cell of the run. It is returned if it has golden values.
+        cell: the cell of the run.
         model: name of its model.
         task: name of its dataset's task.
+        components: those of its run with a version, encodings included. A user-supplied model has none.
 
     Returns:
-        `cell`, or else a cell with the same model and task, the same model, or the same task. None if there is none.
+        `cell` if it has golden values. Otherwise cells that together cover the components, if there are such cells; the
+        cell with most of them is the first.
     """
     if find(cell, INSTALLED) is not None and _has_current_recipe(cell):
-        return cell
+        return [cell]
     suites = sorted(
-        (path.parent.name for path in (INSTALLED / SUITES).glob(f"*/{VALUES}")),
-        key=lambda s: (s != "embedded", s),
+        (path.parent.name for path in (INSTALLED / SUITES).glob(f"*/{VALUES}")), key=lambda s: s != "embedded"
     )
     known = {
-        name: (entry["model"], entry["task"]) for suite in suites for name, entry in load(suite, INSTALLED).items()
+        name: _covered(entry["model"], entry["task"], entry["versions"])
+        for suite in suites
+        for name, entry in load(suite, INSTALLED).items()
     }
-    for m, t in ((model, task), (model, None), (None, task)):
-        for name, (its_model, its_task) in known.items():
-            if m in (None, its_model) and t in (None, its_task) and _has_current_recipe(name):
-                return name
-    return None
+    left = _covered(model, task, components) & set().union(*known.values())
+    chosen: list[str] = []
+    while left:
+        best = max(known, key=lambda name: len(known[name] & left), default=None)
+        if best is None or not known[best] & left:
+            break
+        covered = known.pop(best)
+        if _has_current_recipe(best):
+            chosen.append(best)
+            left -= covered
+    return chosen
+
+
+def _covered(model: str, task: str, names: Iterable[str]) -> set[tuple[str, str | None]]:
+    """Returns the components of a run, of which the model and the task have a name."""
+    return {(name, {"model": model, "task": task}.get(name)) for name in names}
 
 
 def _has_current_recipe(cell: str) -> bool:
@@ -176,7 +190,8 @@ def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None
     """Returns the entry or the error of golden runs, computed in a new process with other threads and precision."""
     # without this check, a golden run that compares golden values would start processes without end
     if os.environ.get(NESTED):
-        raise GoldenError(f"{cells[0]}: compared within a golden run; a golden run must not have golden values itself")
+        remedy = "a golden run must not have golden values itself"
+        raise GoldenError("compared within a golden run", file=cells[0], remedy=remedy)
     command = [sys.executable, "-m", "gt_bench.testing.golden_run", "--workers", str(workers), "--", *cells]
     done = subprocess.run(
         command,
@@ -191,8 +206,11 @@ def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None
     if absent := [cell for cell in cells if cell not in found]:
         # not a difference: digests of runs would depend on whether the process was killed
         raise GoldenError(
-            f"{absent[0]}: its golden run ended with status {done.returncode} and without a value (killed, or out of "
-            "memory?), so it is unknown whether the code still computes the same numbers; run the same command again"
+            f"its golden run ended with status {done.returncode} and without a value (killed, or out of memory?), so "
+            "it is unknown whether the code still computes the same numbers",
+            file=absent[0],
+            value=done.returncode,
+            remedy="run the same command again",
         )
     return {cell: found[cell] for cell in cells}
 

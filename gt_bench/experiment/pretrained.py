@@ -8,18 +8,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
+from gt_bench.config.cell_recipe import limited, settings_of
 from gt_bench.config.grid import Cell, Grid, load_grid
-from gt_bench.experiment.cell import experiment_of, limited, settings_of
+from gt_bench.experiment.cell import experiment_of
 from gt_bench.experiment.run import Experiment
 from gt_bench.experiment.setup import DATA
+from gt_bench.records.run import WEIGHTS, RunRecord
 from gt_bench.runtime.environment import Clock
 from gt_bench.runtime.startup import prepare_process
 from gt_bench.runtime.threads import computing_with
-from gt_bench.schemas import Record
 from gt_bench.store.run_store import Store, best_run
 from gt_bench.store.weights import WeightsError, damaged, load_trained
 from gt_bench.training.checkpoint import Checkpoint
-from gt_bench.training.pretrained_init import FILE
 from gt_bench.training.trainer import Run
 
 
@@ -39,20 +39,21 @@ def model_of(name: str, cell: str) -> nn.Module:
     found, store = grid.find(cell), Store()
     recipe = limited(settings_of(found), grid, found)[0]
     if recipe.model.name != name:
-        raise WeightsError(f"{found.recipe_path}: is a recipe of {recipe.model.name!r}, not of {name!r}")
+        raise WeightsError(f"is a recipe of {recipe.model.name!r}, not of {name!r}", file=found.recipe_path, value=name)
     best = best_with_weights(experiment_of(found, recipe, grid, store, Path("data")), recipe.seeds)
     if best is None:
-        raise WeightsError(
-            f"{found.recipe_path}: no run has saved weights; `gt-bench train {found.cell}` saves those of the best seed"
-        )
-    return load_trained(store.folder(best["digest"]))
+        remedy = f"`gt-bench train {found.cell}` saves those of the best seed"
+        raise WeightsError("no run has saved weights", file=found.recipe_path, remedy=remedy)
+    return load_trained(store.folder(best.digest))
 
 
-def best_with_weights(experiment: Experiment, seeds: Iterable[int]) -> Record | None:
+def best_with_weights(experiment: Experiment, seeds: Iterable[int]) -> RunRecord | None:
     """Returns the record of the run with saved weights that is best on validation, or None."""
     store = experiment.store
     folders = [store.folder(experiment.digest(seed)) for seed in seeds]
-    return best_run([record for folder in folders if (folder / FILE).exists() and (record := store.get(folder.name))])
+    return best_run(
+        [record for folder in folders if (folder / WEIGHTS).exists() and (record := store.get(folder.name))]
+    )
 
 
 def score_cell(cell: Cell, grid: Grid) -> bool:
@@ -68,8 +69,9 @@ def score_cell(cell: Cell, grid: Grid) -> bool:
     experiment = experiment_of(cell, recipe, grid, Store(), DATA, prepare_process(grid.run))
     best = best_run([record for seed in recipe.seeds if (record := experiment.settled(seed))])
     if best is None:
-        raise WeightsError(f"{cell.cell}: the store has no run of this cell; run `gt-bench train {cell.cell}` first")
-    seed = best["deterministic"]["seed"]
+        remedy = f"run `gt-bench train {cell.cell}` first"
+        raise WeightsError("the store has no run of this cell", place=cell.cell, remedy=remedy)
+    seed = best.run.seed
     now, recorded = score(experiment, seed)
     for name, value in recorded.items():
         print(f"{name}: {now[name]!r} now, {value!r} in the record of seed {seed}")
@@ -86,16 +88,14 @@ def score(experiment: Experiment, seed: int) -> tuple[dict[str, float], dict[str
         WeightsError: the seed has no saved weights.
     """
     record, folder = experiment.settled(seed), experiment.store.folder(experiment.digest(seed))
-    if record is None or not (folder / FILE).exists():
-        raise WeightsError(
-            f"{folder / FILE}: file not found; only the weights of a cell's best seed are saved, on the machine that "
-            "trained it: train the cell here"
-        )
+    if record is None or not (folder / WEIGHTS).exists():
+        remedy = "only the weights of a cell's best seed are saved, on the machine that trained it: train the cell here"
+        raise WeightsError("file not found", file=folder / WEIGHTS, remedy=remedy)
     try:
-        weights = load_file(folder / FILE)
+        weights = load_file(folder / WEIGHTS)
     except SafetensorError as error:
-        raise WeightsError(damaged(folder / FILE, error)) from None
-    content = record["deterministic"]
+        raise damaged(folder / WEIGHTS, error) from None
+    content = record.run
     run = Run(
         experiment.recipe,
         experiment.task,
@@ -106,8 +106,8 @@ def score(experiment: Experiment, seed: int) -> tuple[dict[str, float], dict[str
         checkpoint=Checkpoint(None),
     )
     with computing_with(experiment.recipe.threads):
-        outcome = run.test_weights(weights, content["epochs"], content["best_epoch"])
-    return outcome.test_metrics, content["test_metrics"]
+        outcome = run.test_weights(weights, content.epochs, content.best_epoch)
+    return outcome.test_metrics, content.test_metrics
 
 
 def agree(now: Mapping[str, float], recorded: Mapping[str, float], processes: int) -> bool:

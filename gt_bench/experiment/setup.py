@@ -10,17 +10,18 @@ from typing import cast
 import torch
 from torch import nn
 
+from gt_bench.config.components import code_of, run_versions
 from gt_bench.config.params import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.custom.metric import metric_digest
 from gt_bench.data.packed import SEEN, PackedDataset
-from gt_bench.experiment.components import code_of, run_versions
+from gt_bench.encodings.cache import EncodedDataset
 from gt_bench.experiment.modified_code import modified_code
 from gt_bench.experiment.validate import check_fit, check_metric, check_model, check_processes, check_static
 from gt_bench.plugins.models import files_digest, is_own
+from gt_bench.records.run import WEIGHTS, Digests
 from gt_bench.runtime.environment import choose_device
-from gt_bench.schemas import Digests, Settings
 from gt_bench.store.run_store import Store, run_digest
 from gt_bench.store.weights import with_head
 from gt_bench.tasks.edges import is_symmetric
@@ -34,6 +35,8 @@ from gt_bench.training.loader import Loader
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_bench.training.target_scaling import StandardisedTargets
 from gt_bench.utils.digest import digest_of
+from gt_bench.utils.json_types import Settings
+from gt_bench.utils.versions import modules_of_encodings
 from gt_models.registry import create_model, model_info
 
 DATA = Path("data")
@@ -69,8 +72,6 @@ class Setup:
     source: "Setup | None" = None
 
     def __post_init__(self) -> None:
-        from gt_bench.encodings.cache import EncodedDataset
-
         self.arguments = check_model(self.recipe, self.path)
         self.packed = PackedDataset.open(self.data / "packed" / self.dataset)
         self.header = self.packed.header
@@ -80,25 +81,30 @@ class Setup:
         try:
             prepared_header(self.header, self.recipe.features)
         except ValueError as error:
-            raise RecipeError(f"{self.path}: {error}") from None
+            raise RecipeError(str(error), file=self.path) from None
         if self.inductive and self.recipe.subgraphs:
-            raise RecipeError(
-                f"{self.path}: subgraphs: {self.dataset!r} is inductive, which they do not support; remove subgraphs"
-            )
+            problem = f"{self.dataset!r} is inductive, which they do not support"
+            raise RecipeError(problem, file=self.path, place="subgraphs", remedy="remove subgraphs")
         if self.inductive and "number" in self.recipe.encodings:
             raise RecipeError(
-                f"{self.path}: encodings.number: {self.dataset!r} is inductive: a node has another number in the "
-                "graphs of training, validation and test; use a model without weights of single nodes"
+                f"{self.dataset!r} is inductive: a node has another number in the graphs of training, validation and "
+                "test",
+                file=self.path,
+                place="encodings.number",
+                remedy="use a model without weights of single nodes",
             )
         try:
             self.task = create_task(self.header.task, self.header.metric, self.recipe.loss, self.header.also)
         except KeyError as error:
-            raise RecipeError(f"{self.path}: dataset {self.dataset!r}: {error.args[0]}") from None
+            raise RecipeError(error.args[0], file=self.path, place=f"dataset {self.dataset!r}") from None
         if self.recipe.targets and self.task.custom:
             raise RecipeError(
-                f"{self.path}: targets: {self.recipe.targets} standardises the targets, but the metric "
-                f"{next(iter(self.task.custom))} of {self.dataset!r} reads them in the unit of the data; remove "
-                "targets (--set targets=null)"
+                f"{self.recipe.targets} standardises the targets, but the metric {next(iter(self.task.custom))} of "
+                f"{self.dataset!r} reads them in the unit of the data",
+                file=self.path,
+                place="targets",
+                value=self.recipe.targets,
+                remedy="remove targets (--set targets=null)",
             )
         # encodings of subgraphs are computed with each batch, those of the graph that a part sees by its loader
         computed = self.recipe.subgraphs or self.inductive or self.task.computes_encodings
@@ -120,22 +126,19 @@ class Setup:
 
     @cached_property
     def digests(self) -> Digests:
-        """Digests of recipe, data, encodings and user-supplied files; see `gt_bench.schemas.Digests`."""
+        """Digests of recipe, data, encodings and user-supplied files; see `gt_bench.records.run.Digests`."""
         recipe = self.recipe
-        digests: Digests = {
+        custom = [metric_digest(name) for name in self.task.custom]
+        digests = {
             "recipe": digest_of(recipe.decisive()),
             "data": self.packed.digest,
             "encodings": self.encoded.digest,
+            "files": files_digest(recipe.model.name),
+            "metric": digest_of(custom) if custom else None,
+            "last_batch": "joined" if self._joins_last() else None,
+            "modified": self.modified,
         }
-        if files := files_digest(recipe.model.name):
-            digests["files"] = files
-        if custom := [metric_digest(name) for name in self.task.custom]:
-            digests["metric"] = digest_of(custom)
-        if self._joins_last():
-            digests["last_batch"] = "joined"
-        if self.modified:
-            digests["modified"] = self.modified
-        return digests
+        return Digests.from_disk({name: digest for name, digest in digests.items() if digest})
 
     def _joins_last(self) -> bool:
         """Returns whether the last batch of an epoch can have one graph, which then joins the batch before it."""
@@ -157,7 +160,8 @@ class Setup:
     @cached_property
     def modified(self) -> str | None:
         """Hash of the code if it computes other numbers than the golden values of its versions, otherwise None."""
-        return modified_code(self.path, self.recipe.model.name, self.header.task, self.code)
+        components = {*self.versions, *modules_of_encodings(self.recipe.encodings)}
+        return modified_code(self.path, self.recipe.model.name, self.header.task, components, self.code)
 
     @property
     def predictions_mib(self) -> float:
@@ -197,10 +201,9 @@ class Setup:
         content = self.recipe.decisive()
         if self.recipe.start:
             if self.source is None:
-                raise RecipeError(
-                    f"{self.path}: start: {self.recipe.start.cell} is not available here; run the cell with "
-                    "`python -m stages.train`"
-                )
+                cell, remedy = self.recipe.start.cell, "run the cell with `python -m stages.train`"
+                problem = f"{cell} is not available here"
+                raise RecipeError(problem, file=self.path, place="start", value=cell, remedy=remedy)
             content["start"] = {"load": self.recipe.start.load, "run": self.source.digest(seed)}
         return content
 
@@ -248,26 +251,24 @@ class Setup:
         except (ValueError, RuntimeError, ZeroDivisionError) as error:  # torch raises the last two for a width below 0
             if is_out_of_memory(error):
                 raise
-            raise RecipeError(f"{path}: model: {error}") from error
+            raise RecipeError(str(error), file=path, place="model") from error
         # torch_geometric infers a width of 0 from the first batch
         if unsized := [name for name, weight in model.named_parameters() if nn.parameter.is_lazy(weight)]:
-            raise RecipeError(f"{path}: model: {unsized[0]} has no size; give each layer a width above 0")
+            problem, remedy = f"{unsized[0]} has no size", "give each layer a width above 0"
+            raise RecipeError(problem, file=path, place="model", remedy=remedy)
         if empty := [name for name, weight in model.named_parameters() if not weight.numel()]:
             zeros = ", ".join(f"{key}: {value}" for key, value in recipe.model.arguments.items() if value == 0)
-            raise RecipeError(
-                f"{path}: model: {empty[0]} has no entries{zeros and f' (given: {zeros})'}; give each layer a "
-                "width above 0"
-            )
+            problem = f"{empty[0]} has no entries{zeros and f' (given: {zeros})'}"
+            raise RecipeError(problem, file=path, place="model", remedy="give each layer a width above 0")
         for phase in recipe.phases:
             set_phase = getattr(model, "set_phase", None)
             if set_phase is None:
-                raise RecipeError(
-                    f"{path}: phases: model {recipe.model.name!r} does not support phases; use epochs instead"
-                )
+                problem = f"model {recipe.model.name!r} does not support phases"
+                raise RecipeError(problem, file=path, place="phases", remedy="use epochs instead")
             try:
                 set_phase(phase.name)
             except ValueError as error:
-                raise RecipeError(f"{path}: phases: {error}") from error
+                raise RecipeError(str(error), file=path, place="phases") from error
         return model
 
     def initial_model(self, seed: int) -> Callable[[], nn.Module]:
@@ -282,14 +283,17 @@ class Setup:
         assert source is not None  # without it `digest` raises before
         digest = source.digest(seed)
         record = self.store.get(digest)
-        status, reason = (record["deterministic"][key] for key in ("status", "error")) if record else (None, None)
+        status, reason = (record.run.status, record.run.error) if record else (None, None)
         folder = self.store.folder(digest)
-        has_weights = source.recipe.keep_weights and (folder / pretrained_init.FILE).exists()
+        has_weights = source.recipe.keep_weights and (folder / WEIGHTS).exists()
         if status is None or (status == "ok" and not has_weights):
+            command = f"run `python -m stages.train {start.cell}`"
             raise RecipeError(
-                f"{self.path}: start: {start.cell}: the run with seed {seed} "
-                f"{'has no saved weights' if status else 'is not in the store'}; add seed {seed} and "
-                f"keep_weights: true to its recipe and run `python -m stages.train {start.cell}`"
+                f"the run with seed {seed} {'has no saved weights' if status else 'is not in the store'}",
+                file=self.path,
+                place=f"start: {start.cell}",
+                value=seed,
+                remedy=f"add seed {seed} and keep_weights: true to its recipe and {command}",
             )
 
         def build() -> nn.Module:
@@ -299,7 +303,7 @@ class Setup:
             try:
                 pretrained_init.load_weights(model, folder, start.load)
             except ValueError as error:
-                raise RecipeError(f"{self.path}: start: {start.cell}: {error}") from None
+                raise RecipeError(str(error), file=self.path, place=f"start: {start.cell}") from None
             return model
 
         return build

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+from gt_bench.config.cell_recipe import limited, settings_of
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.cell import experiment_of, limited, settings_of
-from gt_bench.schemas import Record, Result
+from gt_bench.experiment.cell import experiment_of
+from gt_bench.records.cell import CellResult, Reduction
+from gt_bench.records.run import RunRecord, RunStatus
+from gt_bench.records.state import CellStatus
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.store.shipped_files import read_result
@@ -41,27 +44,27 @@ def stored_seeds(cell: Cell, grid: Grid, store: Store | None = None) -> tuple[li
     # a SyntaxError is one of the model's file: training reports it
     except (RecipeError, DatasetError, ValueError, SyntaxError):
         result = read_result(Path("results", f"{cell.cell}.json"), cell.cell)
-        digests = result["runs"] if result else []
+        digests = result.runs if result else []
     return [digest for digest in digests if (store.folder(digest) / "record.json").exists()], requested
 
 
-def new_result(cell: Cell, recipe: Recipe, cuts: list[str]) -> Result:
+def new_result(cell: Cell, recipe: Recipe, cuts: list[Reduction | str]) -> CellResult:
     """Returns the result of a cell without runs.
 
     Args:
         cell: the cell.
         recipe: its recipe, limited.
-        cuts: one line for each value that was reduced.
+        cuts: what was reduced.
     """
-    return {
-        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok",
-        "reason": None, "metric": None, "direction": None, "runs": [], "seeds": recipe.seeds,
-        "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
-        "published": recipe.published.model_dump() if recipe.published else None, "search": None,
-    }  # fmt: skip
+    return CellResult(
+        cell=cell.cell, suite=cell.suite, dataset=cell.dataset, model=cell.model, status=RunStatus.OK,
+        reason=None, metric=None, direction=None, runs=[], seeds=recipe.seeds,
+        recipe=recipe.model_dump(mode="json", exclude_unset=True), reduced=cuts,
+        published=recipe.published.model_dump() if recipe.published else None, search=None,
+    )  # fmt: skip
 
 
-def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None) -> Result:
+def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None) -> CellResult:
     """Returns the result of a cell whose training was killed, with the seeds that are in the store.
 
     Args:
@@ -79,15 +82,13 @@ def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None) 
     except RecipeError:  # the search has not ended
         recipe, cuts = limited(load_recipe(cell.recipe_path), grid, cell)
     runs = stored_seeds(cell, grid, store)[0]
-    valid = [run["deterministic"] for digest in runs if (run := _read(store, digest)) and not record_problems(run)]
-    result = new_result(cell, recipe, cuts)
-    result |= {"status": "unfinished", "reason": reason, "runs": runs}
-    if valid:
-        result |= {"metric": valid[0]["metric"], "direction": valid[0]["direction"]}
-    return result
+    valid = [run.run for digest in runs if (run := _read(store, digest)) and not record_problems(run)]
+    known = {"metric": valid[0].metric, "direction": valid[0].direction} if valid else {}
+    ended = {"status": CellStatus.UNFINISHED, "reason": reason, "runs": runs}
+    return new_result(cell, recipe, cuts).model_copy(update=ended | known)
 
 
-def _read(store: Store, digest: str) -> Record | None:
+def _read(store: Store, digest: str) -> RunRecord | None:
     try:
         return store.get(digest)
     except StoreError:

@@ -8,38 +8,23 @@ If a seed fails, the others continue, and the error is raised at the end.
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.records.events import RunCallback
+from gt_bench.records.run import RunRecord
 from gt_bench.runtime.fresh_process import OnEpoch, compute_in_new_process
 from gt_bench.runtime.progress import Progress
 from gt_bench.runtime.resources import at_once, oom_kills
 from gt_bench.runtime.startup import prepare_process
 from gt_bench.runtime.worker_pool import Lost, TaskResult, WorkerPool
-from gt_bench.schemas import Record
 from gt_bench.training.failures import is_out_of_memory
 
 if TYPE_CHECKING:
     from gt_bench.experiment.run import Experiment
-
-
-class RunCallback(Protocol):
-    """Callback for the runs of a cell (`gt_bench.tracking.trackers.Tracker`)."""
-
-    def start_seed(self, seed: int, digest: str) -> None:
-        """Called when a run starts."""
-        ...
-
-    def log_epoch(self, digest: str, epoch: int, values: Mapping[str, float]) -> None:
-        """Called after an epoch, with its values by name of the curve."""
-        ...
-
-    def finish_seed(self, record: Record) -> None:
-        """Called when a run has ended with a record."""
-        ...
 
 
 class Watch:
@@ -80,7 +65,7 @@ class Watch:
             self.live.log_epoch(self.digests[seed], epoch, values)
         self.notice()
 
-    def finish(self, seed: int, record: Record, computed: bool) -> None:
+    def finish(self, seed: int, record: RunRecord, computed: bool) -> None:
         """Called with the record of a run. `computed` is False if it was already in the store."""
         if not computed:
             self.progress.start_run(self.name(seed), self.recipe.reports)
@@ -111,7 +96,7 @@ def seed_workers(experiment: "Experiment", parallel: int | str) -> Iterator[Work
         yield pool
 
 
-def train_seeds(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[int, bool]] | None) -> list[Record]:
+def train_seeds(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[int, bool]] | None) -> list[RunRecord]:
     """Trains the seeds of a cell.
 
     Args:
@@ -129,7 +114,7 @@ def train_seeds(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[i
     return _train_sequentially(experiment, watch) if pool is None else _train_in_parallel(experiment, watch, pool)
 
 
-def _train_sequentially(experiment: "Experiment", watch: Watch) -> list[Record]:
+def _train_sequentially(experiment: "Experiment", watch: Watch) -> list[RunRecord]:
     records, errors = [], {}
     for seed in experiment.recipe.seeds:
         try:
@@ -143,7 +128,7 @@ def _train_sequentially(experiment: "Experiment", watch: Watch) -> list[Record]:
     return records
 
 
-def _run_on_shared_gpu(experiment: "Experiment", seed: int, processes: int, on_epoch: OnEpoch) -> Record:
+def _run_on_shared_gpu(experiment: "Experiment", seed: int, processes: int, on_epoch: OnEpoch) -> RunRecord:
     """Returns the record of a run, in a new process on a GPU that `processes` processes use.
 
     A forked process cannot use a GPU that its parent has looked at.
@@ -164,16 +149,16 @@ def _work(experiment: "Experiment", processes: int, task: tuple[int, bool], tell
         tell("start", experiment.digest(seed))
         compute = partial(_run_on_shared_gpu, experiment, seed, 1 if alone else processes)
         record = compute_in_new_process(compute, f"{experiment.path}: seed {seed}", on_epoch)
-    return record["deterministic"]["status"]
+    return record.run.status
 
 
-def _train_in_parallel(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[int, bool]]) -> list[Record]:
+def _train_in_parallel(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[int, bool]]) -> list[RunRecord]:
     """Trains seeds in worker processes; a seed that runs out of memory or is killed runs again after the others, alone.
 
     A task of the pool is (seed, whether it runs alone).
     """
     seeds, pace, computed = experiment.recipe.seeds, Pace(experiment.recipe.reports), set()
-    found: dict[int, Record] = {}
+    found: dict[int, RunRecord] = {}
     pool.say = watch.progress.say
 
     def finish(seed: int) -> None:
@@ -286,8 +271,10 @@ def _raise_errors(cell: str, seeds: list[int], errors: dict[int, TaskResult], st
     for ending in errors.values():
         if ending.error is not None and not isinstance(ending.error, RecipeError):
             raise ending.error
-    messages = list(dict.fromkeys(str(ending.error) for ending in errors.values() if ending.error is not None))
+    found = {str(ending.error): ending.error for ending in errors.values() if ending.error is not None}
     if died or len(errors) + stored < len(seeds):
-        raise Lost(f"{cell}: " + "\n".join([*messages, *died]) + f"; {rest}")
-    if messages:
-        raise RecipeError("\n".join(messages) + (f"\n{rest}" if stored else ""))
+        raise Lost("\n".join([*found, *died]), file=cell, remedy=rest)
+    if len(found) > 1 or (found and stored):
+        raise RecipeError("\n".join(found), remedy=rest if stored else "")
+    for error in found.values():
+        raise error

@@ -10,7 +10,11 @@ from pydantic import ConfigDict, create_model
 
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import ExactNumbers, RecipeError, validated
-from gt_bench.schemas import Settings
+from gt_bench.plugins.model_errors import OwnModelError
+from gt_bench.plugins.models import find
+from gt_bench.runtime.module_loader import ImportFails
+from gt_bench.utils.json_types import Settings
+from gt_models.registry import list_models, model_info
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,18 +48,16 @@ def check_model(recipe: Recipe, path: str | Path = "recipe") -> Settings:
         RecipeError: the model does not exist or cannot be imported, or an argument is unknown, missing or of a wrong
             type.
     """
-    from gt_bench.plugins.adapter import OwnModelError, unfilled
-    from gt_bench.plugins.models import find
-    from gt_bench.runtime.module_loader import ImportFails
+    from gt_bench.plugins.adapter import unfilled
 
     try:
         info = find(recipe.model.name)
         unfilled(info.cls, list(recipe.model.arguments))
     except KeyError as error:
-        raise RecipeError(f"{path}: model.name: {error.args[0]}") from None
+        raise RecipeError(error.args[0], file=path, place="model.name", value=recipe.model.name) from None
     except (OwnModelError, ImportFails) as error:
-        raise RecipeError(f"{path}: {error}") from error
-    arguments = validated(_signature_schema(cast(type, info.cls)), recipe.model.arguments, str(path), prefix="model.")
+        raise RecipeError(str(error), file=path, place="model.name", value=recipe.model.name) from error
+    arguments = validated(_signature_schema(cast(type, info.cls)), recipe.model.arguments, path, "model")
     return arguments.model_dump(exclude_unset=True)
 
 
@@ -71,47 +73,42 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
     Raises:
         RecipeError: it does not, or the recipe has sections for other tasks.
     """
-    from gt_bench.plugins.models import find
     from gt_models.encodings import ENCODINGS, EncodingError, find_encoding
-    from gt_models.registry import list_models, model_info
 
     info = find(recipe.model.name)
     if recipe.subgraphs and level != "node":
-        raise RecipeError(
-            f"{path}: subgraphs: requires a dataset with one target per node, but {dataset!r} has one per {level}; "
-            "remove subgraphs"
-        )
+        problem = f"requires a dataset with one target per node, but {dataset!r} has one per {level}"
+        raise RecipeError(problem, file=path, place="subgraphs", remedy="remove subgraphs")
     if level == "edge" and recipe.head is None:
-        raise RecipeError(
-            f"{path}: head: missing; {dataset!r} has targets of edges, which need the prediction for an edge from the "
-            "embeddings of its nodes: head: {name: product}"
-        )
+        remedy = "which need the prediction for an edge from the embeddings of its nodes: head: {name: product}"
+        remedy = f"{dataset!r} has targets of edges, {remedy}"
+        raise RecipeError("missing", file=path, place="head", remedy=remedy)
     if level != "edge":
         of_edges = {"head": recipe.head, "batch.edges": recipe.batch.edges, "batch.negatives": recipe.batch.negatives}
         if given := [key for key, value in of_edges.items() if value]:
-            raise RecipeError(
-                f"{path}: {given[0]}: is for targets of edges, but {dataset!r} has one per {level}; remove it"
-            )
+            problem = f"is for targets of edges, but {dataset!r} has one per {level}"
+            raise RecipeError(problem, file=path, place=given[0], remedy="remove it")
     what = "embeddings of nodes for its edges" if level == "edge" else recipe.level_of(level)
     level = recipe.level_of(level)
     if level not in info.levels:
         others = [m for m in list_models() if level in model_info(m).levels]
         raise RecipeError(
-            f"{path}: model {info.name!r} predicts at level {', '.join(info.levels)}, but dataset {dataset!r} "
-            f"requires {what}; models that support it: {', '.join(others)}"
+            f"model {info.name!r} predicts at level {', '.join(info.levels)}, but dataset {dataset!r} requires {what}",
+            file=path,
+            place="model.name",
+            value=info.name,
+            remedy=f"models that support it: {', '.join(others)}",
         )
     for name, arguments in recipe.encodings.items():
         try:
             encoding = find_encoding(name)
             encoding.arguments(arguments)
         except EncodingError as error:
-            raise RecipeError(f"{path}: encodings.{name}: {error}") from None
+            raise RecipeError(str(error), file=path, place=f"encodings.{name}") from None
         if not set(encoding.arrays) & set(info.encodings):
             usable = [e.name for e in ENCODINGS.values() if set(e.arrays) & set(info.encodings)]
-            raise RecipeError(
-                f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: "
-                f"{', '.join(usable) or 'none'}"
-            )
+            problem, remedy = f"model {info.name!r} does not use it", f"it can use: {', '.join(usable) or 'none'}"
+            raise RecipeError(problem, file=path, place=f"encodings.{name}", remedy=remedy)
 
 
 def check_metric(packed: "PackedDataset", task: "Task", splits: Iterable[int], path: str) -> None:
@@ -154,8 +151,11 @@ def check_metric(packed: "PackedDataset", task: "Task", splits: Iterable[int], p
                 if header.task == "graph-multilabel":
                     remedy = "use a split in which a label has both values in this part"
                 raise RecipeError(
-                    f"{path}: dataset {header.name!r}: the {part} part of split {split} {reason}: {task.metric} is not "
-                    f"defined there; {remedy}"
+                    f"the {part} part of split {split} {reason}: {task.metric} is not defined there",
+                    file=path,
+                    place=f"dataset {header.name!r}",
+                    value=task.metric,
+                    remedy=remedy,
                 )
 
 
@@ -184,8 +184,11 @@ def check_processes(recipe: Recipe, task: str, split_kind: str, dataset: str, pa
         else f"the task of {dataset!r} ({task}) is not computed graph by graph"
     )
     raise RecipeError(
-        f"{path}: processes: {recipe.processes} processes cannot share a batch, because {reason}; remove this key. "
-        f"Supported tasks: {SHARED_TASKS_TEXT}"
+        f"{recipe.processes} processes cannot share a batch, because {reason}",
+        file=path,
+        place="processes",
+        value=recipe.processes,
+        remedy=f"remove this key. Supported tasks: {SHARED_TASKS_TEXT}",
     )
 
 
@@ -210,33 +213,32 @@ def check_static(recipe: Recipe, task: str, split_kind: str, dataset: str, path:
     key = "compile" if mode else "batch.static"
     name, many = recipe.model.name, split_kind == "graph"
     if name not in MODELS:
-        raise RecipeError(
-            f"{path}: {key}: model {name!r} does not support it; remove {key}. Supported models: "
-            f"{', '.join(sorted(MODELS))}"
-        )
+        remedy = f"remove {key}. Supported models: {', '.join(sorted(MODELS))}"
+        raise RecipeError(f"model {name!r} does not support it", file=path, place=key, value=name, remedy=remedy)
     if task not in STATIC_TASKS:
-        raise RecipeError(
-            f"{path}: {key}: the task of {dataset!r} ({task}) does not support it; remove {key}. Supported tasks: "
-            f"{', '.join(STATIC_TASKS)}"
-        )
+        problem = f"the task of {dataset!r} ({task}) does not support it"
+        remedy = f"remove {key}. Supported tasks: {', '.join(STATIC_TASKS)}"
+        raise RecipeError(problem, file=path, place=key, value=task, remedy=remedy)
     used = [other for other in ("subgraphs", "eval_device") if getattr(recipe, other)]
     used += [f"batch.{other}" for other in ("parts", "hyperedges", "configurations") if getattr(recipe.batch, other)]
     used += ["processes"] if recipe.processes > 1 else []
     if used:
-        raise RecipeError(f"{path}: {key} cannot be combined with {used[0]}; remove one of them")
+        problem = f"cannot be combined with {used[0]}"
+        raise RecipeError(problem, file=path, place=key, value=used[0], remedy="remove one of them")
     if static and not many:
-        raise RecipeError(
-            f"{path}: batch.static: {dataset!r} is one graph, whose size does not change; remove batch.static"
-        )
+        problem = f"{dataset!r} is one graph, whose size does not change"
+        raise RecipeError(problem, file=path, place="batch.static", remedy="remove batch.static")
     if mode and many and not static:
-        raise RecipeError(
-            f"{path}: compile: the batches of {dataset!r} have different sizes, and the model would be compiled for "
-            "each of them; add batch: {static: true}"
-        )
+        problem = f"the batches of {dataset!r} have different sizes, and the model would be compiled for each of them"
+        raise RecipeError(problem, file=path, place="compile", remedy="add batch: {static: true}")
     if mode and 2 * len(recipe.phases) > COMPILATIONS:
         raise RecipeError(
-            f"{path}: compile: a model is compiled at most {COMPILATIONS} times, for training and evaluation of each "
-            f"phase, but the recipe has {len(recipe.phases)} phases; use at most {COMPILATIONS // 2}"
+            f"a model is compiled at most {COMPILATIONS} times, for training and evaluation of each phase, but the "
+            f"recipe has {len(recipe.phases)} phases",
+            file=path,
+            place="compile",
+            value=len(recipe.phases),
+            remedy=f"use at most {COMPILATIONS // 2}",
         )
 
 
@@ -258,15 +260,13 @@ def check_num_gpus(recipe: Recipe, device: str, gpu: bool, path: str | Path = "r
         return
     count, wanted = torch.cuda.device_count(), recipe.processes
     if ":" in device:
-        raise RecipeError(
-            f"{path}: processes: {wanted} processes need one GPU each, but params.yaml selects one: run.device: "
-            f"{device}; set run.device to cuda or auto"
-        )
+        problem = f"{wanted} processes need one GPU each, but params.yaml selects one: run.device: {device}"
+        remedy = "set run.device to cuda or auto"
+        raise RecipeError(problem, file=path, place="processes", value=device, remedy=remedy)
     if count < wanted:
-        raise RecipeError(
-            f"{path}: processes: {wanted} processes need one GPU each, but this machine has {count}; set processes to "
-            f"{count} or less, or run.device to cpu in params.yaml"
-        )
+        problem = f"{wanted} processes need one GPU each, but this machine has {count}"
+        remedy = f"set processes to {count} or less, or run.device to cpu in params.yaml"
+        raise RecipeError(problem, file=path, place="processes", value=wanted, remedy=remedy)
 
 
 class _Arguments(ExactNumbers):

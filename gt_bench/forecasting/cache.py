@@ -20,7 +20,7 @@ FILE = "forecasts.json"
 
 
 @dataclass(frozen=True)
-class Cost:
+class ForecastCost:
     """Cost of one run.
 
     Attributes:
@@ -49,7 +49,7 @@ def costs_of(
     at_once: int = 1,
     measure: bool = True,
     say: Callable[[str], None] = lambda line: None,
-) -> list[Cost]:
+) -> list[ForecastCost]:
     """Return the cost of a run of each cell.
 
     Args:
@@ -62,32 +62,34 @@ def costs_of(
     """
     path = store_root / FILE
     known, keys = _read(path), [_key(cell, grid, data) for cell, grid in wanted]
-    missing = {key: one for key, one in zip(keys, wanted) if key not in known}
+    missing = {key: pair for key, pair in zip(keys, wanted) if key not in known}
     if missing and measure:
         say(f"forecasting {len(missing)} of {len(set(keys))} cells, a few seconds each")
         with ThreadPoolExecutor(at_once) as pool:
-            for key, cost in zip(missing, pool.map(lambda one: _measured(one[0], one[1], data), missing.values())):
+            for key, cost in zip(missing, pool.map(lambda pair: _measured(pair[0], pair[1], data), missing.values())):
                 known[key] = cost
                 _add(path, key, cost)  # immediately, so that a stop loses no measurement
-    return [_as_it_was(known.get(key, Cost()), cell, grid, store_root) for key, (cell, grid) in zip(keys, wanted)]
+    return [
+        _as_it_was(known.get(key, ForecastCost()), cell, grid, store_root) for key, (cell, grid) in zip(keys, wanted)
+    ]
 
 
-def _measured(cell: Cell, grid: Grid, data: Path) -> Cost:
-    one = forecast([cell], grid, data)[0]
-    if one.problem is not None:
-        return Cost(problem=" ".join(one.problem.split()))
-    disk = one.disk or {}
-    return Cost(
-        one.seconds,
-        one.memory_mib,
-        one.search_seconds,
-        record_bytes=disk.get(f"store/{cell.cell}", 0) // max(1, one.seeds),
+def _measured(cell: Cell, grid: Grid, data: Path) -> ForecastCost:
+    measured = forecast([cell], grid, data)[0]
+    if measured.problem is not None:
+        return ForecastCost(problem=" ".join(measured.problem.split()))
+    disk = measured.disk or {}
+    return ForecastCost(
+        measured.seconds,
+        measured.memory_mib,
+        measured.search_seconds,
+        record_bytes=disk.get(f"store/{cell.cell}", 0) // max(1, measured.seeds),
         checkpoint_bytes=disk.get("checkpoints", 0),
         data_bytes=sum(size for what, size in disk.items() if what.startswith(("data/", "encodings/"))),
     )
 
 
-def _as_it_was(cost: Cost, cell: Cell, grid: Grid, store_root: Path) -> Cost:
+def _as_it_was(cost: ForecastCost, cell: Cell, grid: Grid, store_root: Path) -> ForecastCost:
     took = actual(cell, grid, store_root=store_root)
     return replace(cost, seconds=took.seconds, memory_mib=took.memory_mib, problem=None) if took else cost
 
@@ -104,14 +106,14 @@ def _key(cell: Cell, grid: Grid, data: Path) -> str:
     )
 
 
-def _read(path: Path) -> dict[str, Cost]:
+def _read(path: Path) -> dict[str, ForecastCost]:
     try:
-        return TypeAdapter(dict[str, Cost]).validate_json(path.read_bytes())
+        return TypeAdapter(dict[str, ForecastCost]).validate_json(path.read_bytes())
     except (OSError, ValueError):  # missing or damaged: measure again
         return {}
 
 
-def _add(path: Path, key: str, cost: Cost) -> None:
+def _add(path: Path, key: str, cost: ForecastCost) -> None:
     """Add a cost to the file; several processes may do that at the same time."""
     make_folder(path.parent)
     with held(path.with_suffix(".lock")):

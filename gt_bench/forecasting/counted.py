@@ -9,25 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.forecasting.cache import Cost
+from gt_bench.forecasting.cache import ForecastCost
 from gt_bench.utils.format import duration
 
 COUNTS = Path("docs/scale.json")
 
 
-def counted_costs(grid: Grid) -> dict[str, Cost]:
+def counted_costs(grid: Grid) -> dict[str, ForecastCost]:
     """Return the counted cost of one run of each cell that was counted, without memory.
 
     Args:
         grid: the grid; a cell with `resources.gpus` has its time on an H100, the others on one CPU thread.
     """
-    counted, found = counts(COUNTS), {}
+    counted, costs = counts(COUNTS), {}
     for cell in grid.cells.values():
-        one = counted.get(cell.cell, {})
-        seconds = one.get("h100", {}).get("unfused") if grid.resources_of(cell).gpus else one.get("cpu")
+        count = counted.get(cell.cell, {})
+        seconds = count.get("h100", {}).get("unfused") if grid.resources_of(cell).gpus else count.get("cpu")
         if seconds is not None:
-            found[cell.cell] = Cost(seconds, search_seconds=seconds * one.get("search_runs", 0))
-    return found
+            costs[cell.cell] = ForecastCost(seconds, search_seconds=seconds * count.get("search_runs", 0))
+    return costs
 
 
 def announcement(name: str, cells: Sequence[Cell], grid: Grid, path: Path = COUNTS) -> list[str]:
@@ -44,9 +44,12 @@ def announcement(name: str, cells: Sequence[Cell], grid: Grid, path: Path = COUN
         return []
     counted = counts(path)
     known = [(cell, counted[cell.cell]) for cell in left if "cpu" in counted.get(cell.cell, {})]
-    runs = [min(one["seeds"], grid.limits_of(cell).seeds or one["seeds"]) + one["search_runs"] for cell, one in known]
-    cpu = sum(one["cpu"] * n for (_, one), n in zip(known, runs, strict=True))
-    gpu = sum(one["h100"]["unfused"] * n for (_, one), n in zip(known, runs, strict=True))
+    runs = [
+        min(count["seeds"], grid.limits_of(cell).seeds or count["seeds"]) + count["search_runs"]
+        for cell, count in known
+    ]
+    cpu = sum(count["cpu"] * n for (_, count), n in zip(known, runs, strict=True))
+    gpu = sum(count["h100"]["unfused"] * n for (_, count), n in zip(known, runs, strict=True))
     time = f"; about {duration(cpu)} on one CPU thread or {duration(gpu)} on an H100, counted" if known else ""
     without = f" ({len(left) - len(known)} cells are not counted)" if known and len(known) < len(left) else ""
     suite = left[0].suite

@@ -20,17 +20,18 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gt_bench.config.cell_recipe import limited
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_section import Choice
-from gt_bench.experiment.cell import limited
 from gt_bench.runtime.signals import accept_interrupts, die_with_parent, interrupts_blocked
-from gt_bench.schemas import Settings
+from gt_bench.runtime.startup import prepare_process
 from gt_bench.search.space import space_size, trials_of
+from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
-from gt_bench.utils.format import duration
+from gt_bench.utils.json_types import Settings
 
 if TYPE_CHECKING:
     from gt_bench.data.packed import PackedDataset
@@ -97,22 +98,22 @@ def forecast(
         grid: the grid.
         data: folder of packed data and encodings.
         budget: seconds of timed steps per phase.
-        say: called for each line of output.
+        say: called with a line before each cell.
     """
-    found = []
-    for cell in cells:
+    forecasts = []
+    for number, cell in enumerate(cells, 1):
+        say(f"measuring {cell.cell} ({number} of {len(cells)})")
         with ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)) as pool:
             try:
                 with interrupts_blocked():
                     measured = pool.submit(forecast_cell, cell, grid, data, budget)
-                one = measured.result()
+                estimate = measured.result()
             except BrokenProcessPool:
-                one = Forecast(cell.cell, problem="its process was killed, probably out of memory")
+                estimate = Forecast(cell.cell, problem="its process was killed, probably out of memory")
         if took := actual(cell, grid):
-            one = replace(one, actual_seconds=took.seconds, actual_memory_mib=took.memory_mib)
-        say(f"{cell.cell}: {one.problem or f'{duration(one.total_seconds)}, {one.memory_mib:,.0f} MiB ({one.basis})'}")
-        found.append(one)
-    return found
+            estimate = replace(estimate, actual_seconds=took.seconds, actual_memory_mib=took.memory_mib)
+        forecasts.append(estimate)
+    return forecasts
 
 
 def _begin(parent: int) -> None:
@@ -122,8 +123,6 @@ def _begin(parent: int) -> None:
 
 def forecast_cell(cell: Cell, grid: Grid, data: Path = Path("data"), budget: float = BUDGET) -> Forecast:
     """Return the forecast of one cell, measured in this process; an error becomes its `problem`."""
-    from gt_bench.runtime.startup import prepare_process
-
     try:
         allocator = prepare_process(grid.run, load_recipe(cell.recipe_path).threads)
         with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory(prefix="gt-forecast-") as folder:
@@ -139,7 +138,6 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     from gt_bench.encodings.compute import encode
     from gt_bench.experiment.run import Experiment
     from gt_bench.forecasting.step_timing import seconds_of
-    from gt_bench.store.run_store import Store
     from gt_models.encodings import find_encoding
 
     recipe, searched = recipe_to_train(cell, grid), grid.with_method(load_recipe(cell.recipe_path), cell).search
@@ -156,7 +154,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     disk = {f"data/{cell.dataset}": int(packed.header.data_bytes * scale)}
     encodings, encode_seconds = data / "encodings" / cell.dataset, 0.0
     for name, arguments in {
-        find_encoding(n).key(a): (n, a) for one in (*tried, *chosen) for n, a in one.encodings.items()
+        find_encoding(n).key(a): (n, a) for variant in (*tried, *chosen) for n, a in variant.encodings.items()
     }.values():
         key = find_encoding(name).key(arguments)
         if real and _sound(packed, encodings, name, arguments) and (encodings / f"{key}.safetensors").exists():
@@ -171,17 +169,17 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     if real and encodings.parent.parent != data:
         data = encodings.parent.parent
     measured: dict[str, tuple[float, float, int, int]] = {}
-    for one in (*tried, *chosen):
-        if (key := digest_of(one.decisive())) not in measured:
-            timed = one if real or not one.protocol else one.with_protocol(one.protocol.of_miniature())
+    for variant in (*tried, *chosen):
+        if (key := digest_of(variant.decisive())) not in measured:
+            timed = variant if real or not variant.protocol else variant.with_protocol(variant.protocol.of_miniature())
             experiment = Experiment(
                 timed, str(cell.recipe_path), cell.dataset, grid.run, Store(folder / "store"), data, allocator
             )
             took, peak, count, _ = seconds_of(experiment, scale, budget)
-            times = one.protocol.parts / timed.protocol.parts if one.protocol and timed.protocol else 1
-            measured[key] = (took * times, peak, count, one.reports)
+            times = variant.protocol.parts / timed.protocol.parts if variant.protocol and timed.protocol else 1
+            measured[key] = (took * times, peak, count, variant.reports)
     seconds, search = (
-        statistics.mean(measured[digest_of(one.decisive())][0] for one in some) for some in (chosen, tried)
+        statistics.mean(measured[digest_of(variant.decisive())][0] for variant in some) for some in (chosen, tried)
     )
     _, memory, parameters, reports = (max(column) for column in zip(*measured.values()))
     disk[f"store/{cell.cell}"] = (reports * 120 + 4000) * len(recipe.seeds)
@@ -254,7 +252,6 @@ class ActualCost(NamedTuple):
 def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> ActualCost | None:
     """Return the cost of a cell by its records on this device; None if there are none."""
     from gt_bench.runtime.environment import choose_device, cpu_name, device_name
-    from gt_bench.store.run_store import Store, StoreError
 
     try:
         recipe = recipe_to_train(cell, grid)
@@ -264,16 +261,13 @@ def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> ActualCo
         return None
     device, cpu = device_name(choose_device(grid.run.device)), cpu_name()
     here = [
-        r["measured"]
+        r.measured
         for r in records
         if r is not None
-        and (r["deterministic"]["status"], r["deterministic"]["recipe"]) == ("ok", recipe.decisive())
-        and r["measured"]["device"] == device
-        and (
-            device != "cpu"
-            or (r["measured"]["environment"].get("cpu"), r["measured"].get("threads")) == (cpu, recipe.threads)
-        )
+        and (r.run.status, r.run.recipe) == ("ok", recipe.decisive())
+        and r.measured.device == device
+        and (device != "cpu" or (r.measured.environment.cpu, r.measured.threads) == (cpu, recipe.threads))
     ]
     if not here:
         return None
-    return ActualCost(statistics.fmean(m["seconds"] for m in here), max(m["peak_memory_mib"] for m in here))
+    return ActualCost(statistics.fmean(m.seconds for m in here), max(m.peak_memory_mib for m in here))

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from gt_bench.config.recipe import Recipe
+from gt_bench.records.run import Session
 from gt_bench.runtime.environment import PeakMemory
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.interfaces import Batches, Objective
-from gt_bench.training.trainer import Outcome, Run
+from gt_bench.training.runner import Outcome
+from gt_bench.training.trainer import Run
 from gt_models.batch import GraphBatch
 
 if TYPE_CHECKING:
-    from gt_bench.experiment.run import Experiment
+    from gt_bench.records.run import Session
+from gt_bench.experiment.run import Experiment
 
 Sampled = tuple[GraphBatch, Tensor | None]
 
@@ -27,6 +30,7 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.totals = {"train": 0.0, "eval": 0.0, "test": 0.0}
+        self.sessions: list[Session] = []
         self.stretches: dict[str, list[float]] = {"train": [], "eval": [], "test": []}
 
     @contextlib.contextmanager
@@ -134,7 +138,10 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
     each = len(train_times) // len(phases)
     typical = [statistics.median(train_times[i * each + 1 : (i + 1) * each]) for i in range(len(phases))]
     train = sum(n * t for n, t in zip(phases, typical)) / taken["train"] * _batches(loader, "train", scale)
-    evaluations = sum(_evaluates(recipe, n) for n in range(1, recipe.total_epochs + 1))
+    evaluations = sum(
+        (n == recipe.total_epochs or (n % recipe.eval_every == 0 and n > (recipe.eval_after or 0)))
+        for n in range(1, recipe.total_epochs + 1)
+    )
     part = "test" if recipe.select == "test" else "val"
     evaluation = statistics.median(eval_times[1:]) / taken[part] * _batches(loader, part, scale)
     test = (
@@ -185,10 +192,6 @@ def _short(recipe: Recipe, epochs: int, parts: int) -> Recipe:
         changes["epochs"] = epochs
     short, protocol = recipe.model_copy(update=changes), recipe.protocol
     return short.with_protocol(protocol.only(min(parts, protocol.parts)).to_the_end()) if protocol else short
-
-
-def _evaluates(recipe: Recipe, epoch: int) -> bool:
-    return epoch == recipe.total_epochs or (epoch % recipe.eval_every == 0 and epoch > (recipe.eval_after or 0))
 
 
 def _batches(loader: Sample, part: str, scale: float) -> float:

@@ -9,18 +9,20 @@ gets past it) or beyond one (`above`, `below`: what the models that it is compar
 """
 
 import math
+import statistics
+from collections.abc import Sequence
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from gt_bench.config.schema import Strict, read_yaml, validated
+from gt_bench.config.schema import RecipeError, Strict, read_yaml, validated
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.data.registry import get_spec
 from gt_bench.papers.units import PERCENT
-from gt_bench.schemas import Row
-from gt_bench.stats.verdict import quantile, sample_std
+from gt_bench.stats.student import quantile
 from gt_bench.utils.paths import SUITES, place
 
 THEORY = "theory.yaml"  # in the folder of a suite
@@ -49,7 +51,8 @@ class Expectation(Strict):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if len(self.given) != 1:
-            raise ValueError(f"give one of {', '.join(WITHIN + BEYOND)}; given: {', '.join(self.given) or 'none'}")
+            problem = f"give one of {', '.join(WITHIN + BEYOND)}; given: {', '.join(self.given) or 'none'}"
+            raise RecipeError(problem, value=self.given)
         return self
 
     @property
@@ -61,6 +64,11 @@ class Expectation(Strict):
     def kind(self) -> str:
         """Name of the limit."""
         return self.given[0]
+
+    @property
+    def words(self) -> str:
+        """The kind for readers: `at most`."""
+        return self.kind.replace("_", " ")
 
     @property
     def limit(self) -> float:
@@ -107,75 +115,49 @@ def theory(suite: str) -> dict[str, Touchstone]:
 
 @cache
 def _read(path: Path, _mtime: int) -> Theory:
-    return validated(Theory, read_yaml(path), str(path))
+    return validated(Theory, read_yaml(path), path)
 
 
-def with_expectation(row: Row, rules: Rules | None = None) -> Row:
-    """Returns the row with the expectation of its cell, if there is one.
+class Agreement(StrEnum):
+    """Whether the runs of a row are on the expected side of a limit."""
 
-    Sets `tests` and `chance` of the dataset, `expected`, its limit, margin and reason, and `as_expected`.
-    """
-    suite, dataset, name = row["cell"].split("/")
-    touchstone = theory(suite).get(dataset)
-    if touchstone is None:
-        return row
-    row = row | {"tests": touchstone.tests, "chance": touchstone.chance}
-    if row["metric"] is None:  # without a result, which has the metric
-        row |= {"unit": "percent" if get_spec(dataset).metric in PERCENT else "none"}
-    expected = touchstone.rows.get(name)
-    if expected is None:
-        return row
-    return {
-        **row,
-        "expected": expected.kind.replace("_", " "),
-        "expected_limit": expected.limit,
-        "expected_margin": expected.margin,
-        "expected_because": expected.because,
-        "as_expected": judged(expected, row, rules or Rules()),
-    }
+    AS_EXPECTED = "as expected"
+    NOT_AS_EXPECTED = "not as expected"
+    UNDECIDED = "undecided"
 
 
-def judged(expected: Expectation, row: Row, rules: Rules) -> str | None:
-    """Returns `as expected`, `not as expected` or `undecided`.
-
-    None if there is no number, or if the runs are reduced in more than seeds.
-    """
-    if row["mean"] is None or row["std"] is None or any("seeds" not in cut for cut in row["reduced"]):
-        return None
-    if row["runs"] < 2:
-        return "undecided"
-    width = (
-        quantile(1 - rules.level / 2, row["runs"] - 1) * sample_std(row["std"], row["runs"]) / math.sqrt(row["runs"])
-    )
-    low, high = row["mean"] - width, row["mean"] + width
+def agreement(expected: Expectation, values: Sequence[float], rules: Rules) -> Agreement:
+    """Returns whether the runs agree, by the 95 % interval of their mean. Undecided for a single run."""
+    if len(values) < 2:
+        return Agreement.UNDECIDED
+    mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    width = quantile(1 - rules.level / 2, len(values) - 1) * error
     # a score within its limit and an error beyond it lie below the line
     lies_below = expected.kind in ("at_most", "below")
-    if high < expected.line:
-        return "as expected" if lies_below else "not as expected"
-    if low > expected.line:
-        return "not as expected" if lies_below else "as expected"
-    return "undecided"
+    if mean + width < expected.line:
+        return Agreement.AS_EXPECTED if lies_below else Agreement.NOT_AS_EXPECTED
+    if mean - width > expected.line:
+        return Agreement.NOT_AS_EXPECTED if lies_below else Agreement.AS_EXPECTED
+    return Agreement.UNDECIDED
 
 
 def page(suite: str = "embedded") -> str:
     """Returns docs/embedded.md."""
     lines = [HEAD.strip(), "", "| dataset | what it tests | metric | chance |", "|---|---|---|---|"]
-    found = theory(suite)
+    touchstones = theory(suite)
     shown = {
         name: (lambda v: f"{100 * v:.4g} %") if get_spec(name).metric in PERCENT else (lambda v: f"{v:.4g}")
-        for name in found
+        for name in touchstones
     }
-    for name, touchstone in found.items():
+    for name, touchstone in touchstones.items():
         chance = f"{shown[name](touchstone.chance)} ({touchstone.guess})"
         lines.append(f"| `{name}` | {touchstone.tests} | {get_spec(name).metric} | {chance} |")
     lines += ["", "| dataset | row | expected | why |", "|---|---|---|---|"]
-    for name, touchstone in found.items():
+    for name, touchstone in touchstones.items():
         for row, e in touchstone.rows.items():
             margin = f", by more than {shown[name](e.margin)}" if e.margin and e.kind in BEYOND else ""
             margin = f", give or take {shown[name](e.margin)}" if e.margin and e.kind in WITHIN else margin
-            lines.append(
-                f"| `{name}` | {row} | {e.kind.replace('_', ' ')} {shown[name](e.limit)}{margin} | {e.because} |"
-            )
+            lines.append(f"| `{name}` | {row} | {e.words} {shown[name](e.limit)}{margin} | {e.because} |")
     return "\n".join([*lines, "", TAIL.strip()]) + "\n"
 
 
@@ -185,7 +167,8 @@ HEAD = """
 Written by `python -m gt_bench.leaderboard.expectations > docs/embedded.md` from suites/embedded/theory.yaml.
 `make reproduce` trains it: generated data, no download, no GPU. Theory predicts what a model can reach on
 each dataset. Each row of the leaderboard shows whether its runs agree (`as expected`, `not as expected`,
-`undecided`), by the 95 % interval of the mean over its runs. Rows at chance are part of the test.
+`undecided`), by the 95 % interval of the mean over its runs, which has no width if all are equal. Rows at
+chance are part of the test.
 """
 TAIL = """
 ## `val 1.0` next to `test 0.5`

@@ -4,18 +4,168 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.data.registry import catalog
 from gt_bench.leaderboard.columns import table_lines
+from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.verdicts import p_of_comparisons
-from gt_bench.papers.published import lookup
+from gt_bench.leaderboard.words import notes_of, reduced_of, rival_of, status_of
+from gt_bench.records.cell import EnsembleSummary
 from gt_bench.records.state import CellState
-from gt_bench.schemas import COLUMNS, Row
-from gt_bench.stats.verdict import false_discovery
-from gt_bench.store.run_store import StoreError
+from gt_bench.stats.claim import ClaimWord
+from gt_bench.stats.false_discovery import false_discovery
+from gt_bench.stats.verdict import Verdict, VerdictWord
+from gt_bench.stats.welch import STD_DDOF
 from gt_bench.utils.format import csv_text
-from gt_bench.utils.io import json_value, read_text, write_bytes
+from gt_bench.utils.io import json_value, write_bytes
+
+
+class Columns(TypedDict):
+    """A row of a leaderboard, in the order of its CSV.
+
+    Numbers are raw units (a percentage is a fraction); None where there is none.
+    """
+
+    cell: str
+    dataset: str
+    model: str
+    status: str
+    reason: str | None
+    metric: str | None
+    direction: str | None
+    unit: str
+    mean: float | None
+    std: float | None
+    std_ddof: int
+    runs: int
+    seeds: int
+    published_mean: float | None
+    published_std: float | None
+    published_runs: int | None
+    published_printed: str | None
+    published_source: str | None
+    published_place: list[str] | None
+    flags: list[str]
+    difference: float | None
+    interval_low: float | None
+    interval_high: float | None
+    verdict: str | None
+    provisional: bool | None
+    margin: float | None
+    margin_std: float | None
+    power: float | None
+    seeds_needed: int | None
+    p_difference: float | None
+    p_equivalence: float | None
+    excluded_gap: float | None
+    q_difference: float | None
+    claim: str | None
+    claim_rival: str | None
+    claim_low: float | None
+    claim_high: float | None
+    claim_more_seeds: int | None
+    reduced: list[str]
+    notes: list[str]
+    chosen_on_test: bool
+    parameters: int | None
+    seconds_per_epoch: float | None
+    peak_memory_mib: float | None
+    device: str | None
+    values: list[float]
+    digests: list[str]
+    tests: str | None
+    chance: float | None
+    expected: str | None
+    expected_limit: float | None
+    expected_margin: float | None
+    expected_because: str | None
+    as_expected: str | None
+    contributed: str | None
+
+
+COLUMNS = tuple(Columns.__annotations__)
+
+
+class ExportedRow(Columns):
+    """The columns of a row, its state, and its source and ensemble if it has them, as in JSON."""
+
+    state: CellState
+    source: NotRequired[str]
+    ensemble: NotRequired[EnsembleSummary]
+
+
+def to_columns(row: Row) -> ExportedRow:
+    """Returns a row as flat columns. This is the only place that knows their names."""
+    mine, published, claim, cost = row.summary, row.published, row.claim, row.cost
+    verdict, outlook = row.verdict or Verdict(VerdictWord.NO_RESULT), row.outlook
+    limit = outlook.limit if outlook else None
+    low, high = verdict.interval or (None, None)
+    claim_low, claim_high = claim.interval if claim and claim.interval else (None, None)
+    line: ExportedRow = {
+        "cell": row.cell,
+        "dataset": row.dataset,
+        "model": row.model,
+        "status": status_of(row.state),
+        "reason": row.reason,
+        "metric": row.metric,
+        "direction": row.direction,
+        "unit": row.unit,
+        "mean": mine.mean,
+        "std": mine.std,
+        "std_ddof": STD_DDOF,
+        "runs": mine.runs,
+        "seeds": mine.wanted,
+        "published_mean": published.mean if published else None,
+        "published_std": published.std if published else None,
+        "published_runs": published.runs if published else None,
+        "published_printed": published.printed if published else None,
+        "published_source": published.source if published else None,
+        "published_place": list(published.place) if published else None,
+        "flags": list(published.flags) if published else [],
+        "difference": row.difference,
+        "interval_low": low,
+        "interval_high": high,
+        "verdict": row.verdict.word if row.verdict else None,
+        "provisional": None if low is None else row.provisional,
+        "margin": verdict.margin,
+        "margin_std": verdict.margin_std,
+        "power": verdict.power,
+        "seeds_needed": verdict.seeds_needed,
+        "p_difference": verdict.p_difference,
+        "p_equivalence": verdict.p_equivalence,
+        "excluded_gap": verdict.excluded_gap,
+        "q_difference": verdict.q_difference,
+        "claim": claim.word if claim else None,
+        "claim_rival": rival_of(claim.rival) if claim and claim.rival else None,
+        "claim_low": claim_low,
+        "claim_high": claim_high,
+        "claim_more_seeds": claim.more_seeds if claim else None,
+        "reduced": reduced_of(row),
+        "notes": notes_of(row),
+        "chosen_on_test": row.chosen_on_test,
+        "parameters": cost.parameters,
+        "seconds_per_epoch": cost.seconds_per_epoch,
+        "peak_memory_mib": cost.peak_memory_mib,
+        "device": cost.device,
+        "values": list(mine.values),
+        "digests": list(mine.digests),
+        "tests": outlook.tests if outlook else None,
+        "chance": outlook.chance if outlook else None,
+        "expected": limit.words if limit else None,
+        "expected_limit": limit.limit if limit else None,
+        "expected_margin": limit.margin if limit else None,
+        "expected_because": limit.because if limit else None,
+        "as_expected": outlook.agreement if outlook else None,
+        "contributed": row.contributed,
+        "state": row.state,
+    }
+    if row.source:
+        line["source"] = row.source
+    if row.search and row.search.ensemble:
+        line["ensemble"] = row.search.ensemble
+    return line
 
 
 def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
@@ -27,7 +177,7 @@ def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
         "tally": tally(rows, rules),
         "units": "raw: percentages as fractions",
     }
-    return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True, default=json_value) + "\n"
+    return json.dumps(head | {"rows": [*map(to_columns, rows)]}, indent=1, allow_nan=True, default=json_value) + "\n"
 
 
 def write_reports(suite: str, rows: Sequence[Row], reports: Path, rules: Rules) -> list[Path]:
@@ -36,22 +186,9 @@ def write_reports(suite: str, rows: Sequence[Row], reports: Path, rules: Rules) 
     return [write_bytes(reports / f"{suite}.{kind}", text.encode()) for kind, text in contents.items()]
 
 
-def rows_in(path: Path) -> list[Row]:
-    """Reads rows that `to_json` wrote. Raises StoreError if the file is damaged."""
-    try:
-        rows = json.loads(read_text(path))["rows"]
-        if not all(set(COLUMNS) <= set(row) for row in rows):
-            raise ValueError("columns are missing in a row")
-        return [row | {"state": CellState.model_validate(row["state"])} for row in rows]
-    except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"{path}: not a leaderboard ({error}); write it again: python -m stages.leaderboard {path.stem}"
-        ) from None
-
-
 def to_csv(rows: Sequence[Row]) -> str:
     """Returns `COLUMNS` of the rows as CSV. Lists are joined by semicolons."""
-    return csv_text(COLUMNS, rows)
+    return csv_text(COLUMNS, map(to_columns, rows))
 
 
 def to_markdown(suite: str, rows: Sequence[Row], rules: Rules) -> str:
@@ -62,42 +199,42 @@ def to_markdown(suite: str, rows: Sequence[Row], rules: Rules) -> str:
 
 def tally(rows: Sequence[Row], rules: Rules) -> str:
     """Returns the number of verdicts of each kind, and how many are expected by chance."""
-    if any(row["expected"] for row in rows):
-        words = Counter(row["as_expected"] or "without a number" for row in rows if row["expected"])
+    if outlooks := [row.outlook for row in rows if row.outlook and row.outlook.limit]:
+        words = Counter(outlook.agreement or "without a number" for outlook in outlooks)
         return (
             f"{words.total()} rows for which theory predicts the result: "
             f"{', '.join(f'{n} {word}' for word, n in words.items())}."
         )
-    rows = [row for row in rows if not row["chosen_on_test"]]
-    complete = [row for row in rows if row["interval_low"] is not None and not row["provisional"]]
-    words = Counter(row["verdict"] for row in complete)
-    numbers = {lookup(*row["published_place"]).first_place for row in complete if row["published_place"]}
+    rows = [row for row in rows if not row.chosen_on_test]
+    complete = [row for row in rows if row.counts]
+    words = Counter(row.verdict.word for row in complete if row.verdict)
+    numbers = {row.published.first_place for row in complete if row.published}
     counts = ", ".join(f"{n} {word}" for word, n in sorted(words.items())) or "none"
     p_values = p_of_comparisons(complete)
     rates = false_discovery(list(p_values.values()))
     off = sum(p < rules.level for p in p_values.values())
     sure = sum(q is not None and q < rules.level for q in rates)
-    claims = Counter(row["claim"] for row in rows if row["claim"] in ("claim holds", "claim fails", "undecided"))
+    claims = Counter(row.claim.word for row in rows if row.claim and row.summary.runs >= row.summary.full)
     said = [
         f"{len(complete)} verdicts on {len(numbers)} published numbers ({counts}).",
-        *([_generated(complete)] if words["reproduced"] else []),
+        *([_generated(complete)] if words[VerdictWord.REPRODUCED] else []),
         "Verdicts that depend on each other (the same runs, the same published number, or equal results) are one "
         f"comparison: {len(p_values)} comparisons. If all were reproduced in truth, chance alone would on average give "
         f"p below {rules.level:g} in at most {rules.level * len(p_values):.2g} of them; {off} have it, {sure} of them "
         f"with q below {rules.level:g} (Benjamini-Hochberg over these {len(p_values)}).",
-        f"Provisional: {sum(bool(row['provisional']) for row in rows)} verdicts, in none of these counts.",
-        f"Claims to be best: {claims['claim holds']} hold, {claims['claim fails']} fail, {claims['undecided']} "
-        "undecided.",
+        f"Provisional: {sum(row.provisional for row in rows)} verdicts, in none of these counts.",
+        f"Claims to be best: {claims[ClaimWord.HOLDS]} hold, {claims[ClaimWord.FAILS]} fail, "
+        f"{claims[ClaimWord.UNDECIDED]} undecided.",
     ]
     return " ".join(said)
 
 
 def _generated(complete: Sequence[Row]) -> str:
     """Returns how many reproduced numbers are of generated data, which prove little about real data."""
-    reproduced = [row for row in complete if row["verdict"] == "reproduced"]
-    made = [row for row in reproduced if (spec := catalog().get(row["dataset"])) and not spec.files]
-    names = ", ".join(sorted({row["dataset"] for row in made}))
-    certain = sum(row["std"] == 0.0 for row in made)
+    reproduced = [row for row in complete if row.verdict and row.verdict.word == VerdictWord.REPRODUCED]
+    made = [row for row in reproduced if (spec := catalog().get(row.dataset)) and not spec.files]
+    names = ", ".join(sorted({row.dataset for row in made}))
+    certain = sum(row.summary.std == 0.0 for row in made)
     return f"Of the {len(reproduced)} reproduced, {len(made)} are on generated data" + (
         f" ({names}); in {certain} of these all runs have the same value." if made else "."
     )
@@ -127,7 +264,7 @@ EXPLANATION = """
   cell where only seeds are missing is judged with the seeds it has (*consistent, 3 of 10 runs*); one that is
   *reduced* in trials, epochs or data, or whose runs failed, is not.
 - claim: does our mean still beat the best other number of the paper's column (our run of it if there is one)? By
-  the same interval: *claim holds*, *claim fails*, *undecided* (+n: n more seeds would decide). docs/verdicts.md
+  the same interval: *claim holds*, *claim fails*, *undecided* (+n: n more seeds would decide). docs/statistics.md
   explains what each word does not mean.
 - expected (docs/embedded.md): a limit that theory sets before the run. *as expected*: the {sure:g} % interval of the
   mean (Student) lies on the expected side of it, with the margin stated there; *not as expected*: on the other;

@@ -1,16 +1,19 @@
 """Rows of leaderboards on a terminal."""
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 
-from gt_bench.config.suite import load_suite
-from gt_bench.leaderboard.columns import reason_of, remarks_of, terminal_table
-from gt_bench.schemas import Row
-from gt_bench.utils import terminal
+from gt_bench.leaderboard.columns import SHOWN, cells, shown_columns
+from gt_bench.leaderboard.row import Row
+from gt_bench.leaderboard.words import reason_of, remarks_of
 from gt_bench.utils.format import print_text
-from gt_bench.utils.paths import suite_folders
+from gt_bench.utils.terminal import print_table
 
-NAME_LENGTH = 20  # characters of a shortened name
+# `cell` and `from` are shown instead of dataset and model; the files have all columns
+NAMES = ("cell", "metric", "from", "status")
+ALWAYS = ("mean ± std", "runs", "verdict", "published", "difference [95 %]")
+PRIORITY = ("expected", "chance", "claim", "seeds needed")
+WRAPPED = ("expected", "verdict", "metric", "status", "claim", "margin (power)", "device")
+RIGHT = ("mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB")
 
 
 def print_rows(title: str, rows: Sequence[Row], notes: bool = True) -> None:
@@ -21,33 +24,32 @@ def print_rows(title: str, rows: Sequence[Row], notes: bool = True) -> None:
         rows: the rows.
         notes: whether all remarks are printed below the table, each once; otherwise only why rows have no number.
     """
-    out = terminal.console()
-    names = {"model": [row["model"] for row in rows], "dataset": [row["dataset"] for row in rows]}
-    out.print(terminal_table(title, rows, out.width, {name: short_names(texts) for name, texts in names.items()}))
+    columns = [SHOWN[i] for i in shown_columns(rows)]
+    names = ["cell", "from", *(name for name in columns if name not in ("dataset", "model", "as expected?", "verdict"))]
+    names.insert(names.index("runs") + 1, "verdict")  # of a published number, or of what theory expects
+    texts = []
+    for row in rows:
+        text = dict(zip(SHOWN, cells(row), strict=True)) | {"cell": row.cell, "from": row.source or "–"}
+        text["verdict"] = (row.outlook and row.outlook.agreement) or text["verdict"]
+        texts.append([text[name] for name in names])
+    print_table(
+        names,
+        texts,
+        *PRIORITY,
+        wrapped=WRAPPED,
+        right=RIGHT,
+        title=title,
+        files=" (--json)",
+        always=ALWAYS,
+        above=NAMES,
+    )
+    if any(row.chosen_on_test for row in rows):
+        print_text("mean !: the epoch was chosen on the test split")
+    if any(row.published and row.published.flags for row in rows):
+        print_text("published !: a remark on this number is among the notes")
     remarks = dict.fromkeys(remark for row in rows for remark in remarks_of(row))
     reasons = dict.fromkeys(reason for row in rows for reason in reason_of(row))
     for remark in remarks if notes else reasons:
         print_text(f"  {remark}")
     if not notes and len(remarks) > len(reasons):
         print_text(f"{len(remarks) - len(reasons)} notes on these rows: --notes prints them")
-
-
-def short_names(names: Sequence[str]) -> list[str]:
-    """Shorten names of models and suites for a narrow terminal.
-
-    Suites are abbreviated (suite.yaml), and long names lose their middle. Different names stay different.
-    """
-    short = {name: _short(name) for name in names}
-    return [short[name] if list(short.values()).count(short[name]) == 1 else name for name in names]
-
-
-def _short(name: str) -> str:
-    for suite, abbreviation in _abbreviations().items():
-        name = name.replace(suite, abbreviation)
-    return name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 9]}…{name[-8:]}"
-
-
-@cache
-def _abbreviations() -> Mapping[str, str]:
-    """Suite -> its abbreviation, if it has one."""
-    return {name: short for name in suite_folders() if (short := load_suite(name).abbreviation)}

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gt_bench.config.suite import load_suite
-from gt_bench.leaderboard.verdicts import runs_in_full
-from gt_bench.papers.published import Published, lookup
-from gt_bench.schemas import Row
+from gt_bench.leaderboard.row import Row
+from gt_bench.papers.published import lookup
 from gt_bench.stats.direction import Direction, direction
 
 ENOUGH = 3  # a method with at least this many numbers is counted separately
@@ -36,14 +35,11 @@ def judged_numbers(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Row
     Returns:
         {first place of the number: row}, as `counted` chooses.
     """
-    return counted(row for row in rows if row["interval_low"] is not None and _own(paper, row))
+    return counted(row for row in rows if row.interval is not None and _own(paper, row))
 
 
 def _own(paper: str, row: Row) -> bool:
-    if not row["published_place"]:
-        return False
-    number = lookup(*row["published_place"])
-    return number.paper == paper and number.own
+    return row.published is not None and row.published.paper == paper and row.published.own
 
 
 def counted(rows: Iterable[Row]) -> dict[tuple[str, ...], Row]:
@@ -56,10 +52,10 @@ def counted(rows: Iterable[Row]) -> dict[tuple[str, ...], Row]:
     """
     chosen: dict[tuple[str, ...], tuple[tuple[float, bool], Row]] = {}
     for row in rows:
-        if not row["published_place"] or row["chosen_on_test"]:
+        number = row.published
+        if number is None or row.chosen_on_test:
             continue
-        number = lookup(*row["published_place"])
-        order = row["runs"] / runs_in_full(row), row["model"] in load_suite(number.paper).described
+        order = row.summary.runs / max(row.summary.full, 1), row.model in load_suite(number.paper).described
         other = chosen.get(number.first_place)
         if other is None or order > other[0]:
             chosen[number.first_place] = order, row
@@ -68,20 +64,15 @@ def counted(rows: Iterable[Row]) -> dict[tuple[str, ...], Row]:
 
 def several_recipes(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
     """Returns the complete rows of each own number that several recipes have, the counted one first."""
-    found: dict[tuple[str, ...], list[Row]] = {}
+    by_place: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        if (
-            row["interval_low"] is not None
-            and not row["provisional"]
-            and not row["chosen_on_test"]
-            and _own(paper, row)
-        ):
-            found.setdefault(lookup(*row["published_place"] or ()).first_place, []).append(row)
+        if row.counts and row.published and _own(paper, row):
+            by_place.setdefault(row.published.first_place, []).append(row)
     taken = judged_numbers(paper, rows)
     return {
-        place: sorted(its, key=lambda row: row["cell"] != taken[place]["cell"])
-        for place, its in found.items()
-        if len({row["cell"] for row in its}) > 1
+        place: sorted(its, key=lambda row: row.cell != taken[place].cell)
+        for place, its in by_place.items()
+        if len({row.cell for row in its}) > 1
     }
 
 
@@ -97,7 +88,11 @@ def whole_paper(paper: str, rows: Sequence[Row]) -> WholePaper:
     """
     declared = load_suite(paper).final
     effects = {place: effect for place, row in judged_numbers(paper, rows).items() if (effect := _effect(row, place))}
-    final = {place: e for place, e in effects.items() if not declared or _is_final(lookup(*place))}
+    final = {
+        place: effect
+        for place, effect in effects.items()
+        if not declared or any(place[1] in part.tables and place[2] in part.methods for part in declared)
+    }
     by_method: dict[str, list[float]] = {}
     for place, effect in final.items():
         by_method.setdefault(place[2], []).append(effect)
@@ -107,14 +102,10 @@ def whole_paper(paper: str, rows: Sequence[Row]) -> WholePaper:
     return WholePaper(_direction(final), _direction(effects), counts if len(counts) > 1 else {})
 
 
-def _is_final(number: Published) -> bool:
-    return any(number.table in one.tables and number.method in one.methods for one in load_suite(number.paper).final)
-
-
 def _effect(row: Row, place: Sequence[str]) -> float:
     """Returns a difference in units of half its interval, positive if ours is better; 0 if there is none."""
-    low, high, difference = row["interval_low"], row["interval_high"], row["difference"]
-    if low is None or high is None or difference is None or high == low:
+    (low, high), difference = row.interval or (0.0, 0.0), row.difference
+    if difference is None or high == low:
         return 0.0
     half = max(difference - low, high - difference)  # an interval may end at 0 or 100 %
     return (1 if lookup(*place).direction == "max" else -1) * difference / half
@@ -127,18 +118,18 @@ def _direction(effects: Mapping[tuple[str, ...], float]) -> Direction:
     return direction(by_dataset)
 
 
-def sentence(found: WholePaper) -> str:
+def sentence(tests: WholePaper) -> str:
     """Returns the result as sentences: of the declared numbers, and of all if the p value differs."""
-    test = found.final
-    if not found.every.numbers:
+    test = tests.final
+    if not tests.every.numbers:
         return "No number differs from its published one."
-    of = ", ".join(f"{name} {worse} of {count}" for name, (worse, count) in found.methods.items())
+    of = ", ".join(f"{name} {worse} of {count}" for name, (worse, count) in tests.methods.items())
     said = f"Of the final models, {test.worse} of {test.numbers} numbers are worse than published" + (
         f" ({of})" if of else ""
     )
     said += f": {_p_text(test)}."
-    if found.every.numbers != test.numbers:
-        said += f" Over all {found.every.numbers} own numbers, {found.every.worse} are worse: {_p_text(found.every)}."
+    if tests.every.numbers != test.numbers:
+        said += f" Over all {tests.every.numbers} own numbers, {tests.every.worse} are worse: {_p_text(tests.every)}."
     return said
 
 

@@ -4,7 +4,7 @@ results.yaml has a dataset per category of pairs; a run has a metric per categor
 so a limited run has the results of every category whose pairs are complete.
 """
 
-from gt_bench.schemas import Record
+from gt_bench.records.run import RunRecord
 
 COUNT = "pairs-distinguished"
 
@@ -33,16 +33,16 @@ def pairs_of(dataset: str, metric: str) -> int | None:
     return len(PAIRS[dataset]) if metric == COUNT and dataset in PAIRS else None
 
 
-def is_whole(dataset: str, record: Record) -> bool:
+def is_whole(dataset: str, record: RunRecord) -> bool:
     """Returns whether the run has every pair of the published `dataset`."""
-    ran = record["deterministic"]["epochs"].get("pair")
+    ran = record.run.epochs.get("pair")
     return dataset in PAIRS and ran is not None and set(ran) >= PAIRS[dataset]
 
 
-def counted(dataset: str, metric: str, record: Record) -> float:
+def counted(dataset: str, metric: str, record: RunRecord) -> float:
     """Returns the run's count over the pairs of the published `dataset`, or its share of them (accuracy)."""
-    curves, pairs = record["deterministic"]["epochs"], PAIRS[dataset]
-    found = sum(d for pair, d in zip(curves["pair"], curves["distinguished"], strict=True) if pair in pairs)
+    curves, pairs = record.run.epochs, PAIRS[dataset]
+    found = sum(d or 0 for pair, d in zip(curves["pair"], curves["distinguished"], strict=True) if pair in pairs)
     return found / len(pairs) if metric == "accuracy" else found
 
 

@@ -4,23 +4,29 @@ Numbers are returned in raw units, as in records: a percentage becomes a fractio
 """
 
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-import yaml
-
-from gt_bench.config.suite import load_suite
+from gt_bench.config.suite import Deviations, load_suite
 from gt_bench.papers import pair_counts
-from gt_bench.schemas import Record, Settings
-from gt_bench.utils.errors import nearest
-from gt_bench.utils.paths import suite_folders, suite_name
+from gt_bench.papers.results_file import (
+    FLAGS,
+    RESULTS,
+    PublishedError,
+    folder_of,
+    hint,
+    papers,
+    read_entries,
+    read_flags,
+    state_of,
+)
+from gt_bench.papers.units import Unit
+from gt_bench.records.run import RunRecord
+from gt_bench.utils.json_types import Settings
 
-RESULTS, FLAGS = "results.yaml", "flags.yaml"  # in the folder of a suite
 # {our name of a metric: name in results.yaml}, if they differ
 METRIC_NAMES = {
     "balanced-accuracy": "weighted-accuracy",
@@ -36,10 +42,6 @@ MEASURED: dict[str, tuple[Cost, float]] = {
     "seconds-per-epoch": ("train_seconds_per_epoch", 1.0),
     "gpu-memory-gb": ("peak_memory_mib", 2**20 / 1e9),
 }
-
-
-class PublishedError(LookupError):
-    """There is no such published number, or several; the message names the wrong key and the nearest entries."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Published:
     metric: str
     split: str
     direction: str
-    unit: str
+    unit: Unit
     printed: str
     mean: float | None
     std: float | None
@@ -105,7 +107,8 @@ class Published:
             PublishedError: there is none.
         """
         if self.mean is None:
-            raise PublishedError(f"{self.source}, {self.dataset}: {self.printed!r} is not a number")
+            place = f"{self.source}, {self.dataset}"
+            raise PublishedError(f"{self.printed!r} is not a number", place=place, value=self.printed)
         return self.mean
 
     @property
@@ -113,20 +116,20 @@ class Published:
         """Whether it is a cost on the authors' machine, which is shown next to ours without a verdict."""
         return self.metric in MEASURED
 
-    def ours(self, record: Record) -> float | None:
+    def ours(self, record: RunRecord) -> float | None:
         """Returns the value of a run for this number in raw units, None if the run does not have it."""
         if self.measured:
             key, factor = MEASURED[self.metric]
-            return record["measured"][key] * factor
+            return getattr(record.measured, key) * factor
         if self.whole_in(record):
             return pair_counts.counted(self.dataset, self.metric, record)
         if self.split == "train":
             # published values of the training set are from the last training epoch (TokenGT's basis approximation)
-            return record["deterministic"]["epochs"]["train_loss"][-1]
-        scores = record["deterministic"]["test_metrics"] or {}
+            return record.run.epochs["train_loss"][-1]
+        scores = record.run.test_metrics
         return next((scores[name] for name in self._names() if name in scores), None)
 
-    def whole_in(self, record: Record) -> bool:
+    def whole_in(self, record: RunRecord) -> bool:
         """Returns whether the run has all pairs that this number counts, even if other parts of the run are missing."""
         return pair_counts.is_whole(self.dataset, record)
 
@@ -179,36 +182,33 @@ def lookup(
 ) -> Published:
     """Returns the only published number with these names.
 
-    `edge_transformer` is accepted for `edge-transformer`, and our names of metrics for those of the file. `metric` and
-    `split` are optional if there is only one. The test split is the default if it is among several.
+    Our names of metrics are accepted for those of the file. `metric` and `split` are optional if there is only one. The
+    test split is the default if it is among several.
 
     Raises:
         PublishedError: there is none or several. The message names the first wrong key and its nearest values, or the
             metrics and splits to choose from.
     """
-    entries = read_entries(paper)
-    wanted = {"paper": suite_name(paper), "table": table, "method": method, "dataset": dataset}
+    found = published_of(paper)
+    wanted = {"paper": paper, "table": table, "method": method, "dataset": dataset}
     if metric is not None:
         wanted["metric"] = METRIC_NAMES.get(metric, metric)
     if split is not None:
         wanted["split"] = split
-    for number, (key, value) in enumerate(wanted.items()):
-        found = [e for e in entries if e[key] == value]
-        if not found:
-            known = sorted({e[key] for e in entries})
-            before = ", ".join(f"{k} {v!r}" for k, v in list(wanted.items())[:number])
-            raise PublishedError(
-                f"{RESULTS} has no {key} {value!r}{' under ' + before if before else ''}{_hint(value, known)}"
-            )
-        entries = found
-    if split is None and len({e["split"] for e in entries}) > 1:
-        entries = [e for e in entries if e["split"] == "test"] or entries
-    if len(entries) > 1:
-        choices = "; ".join(f"metric {e['metric']}, split {e['split']}" for e in entries)
-        raise PublishedError(
-            f"{RESULTS} has several numbers for {', '.join(wanted.values())}; choose one of: {choices}"
-        )
-    return _published(entries[0], read_flags(wanted["paper"]))
+    for count, (key, value) in enumerate(wanted.items()):
+        known = sorted({getattr(one, key) for one in found})
+        if value not in known:
+            before = ", ".join(f"{k} {v!r}" for k, v in list(wanted.items())[:count])
+            problem = f"{RESULTS} has no {value!r}{' under ' + before if before else ''}{hint(value, known)}"
+            raise PublishedError(problem, place=key, value=value)
+        found = [one for one in found if getattr(one, key) == value]
+    if split is None and len({one.split for one in found}) > 1:
+        found = [one for one in found if one.split == "test"] or found
+    if len(found) > 1:
+        choices = [f"metric {one.metric}, split {one.split}" for one in found]
+        problem = f"{RESULTS} has several numbers for {', '.join(wanted.values())}"
+        raise PublishedError(problem, value=choices, remedy=f"choose one of: {'; '.join(choices)}")
+    return found[0]
 
 
 def resolve(reference: Settings | None, dataset: str, metric: str | None) -> Published | None:
@@ -228,11 +228,11 @@ def resolve(reference: Settings | None, dataset: str, metric: str | None) -> Pub
     if reference is not None and (
         missing := [k for k in ("paper", "table", "method") if not isinstance(reference.get(k), str)]
     ):
-        raise PublishedError(f"{', '.join(missing)} of the reference is missing")
+        raise PublishedError("is missing", place=missing[0])
     if reference is None or _costs_alone(reference, dataset):
         return None
     return lookup(
-        reference["paper"],
+        reference["paper"].replace("_", "-"),  # some shipped records name edge_transformer
         reference["table"],
         reference["method"],
         reference.get("dataset") or dataset,
@@ -263,7 +263,8 @@ def further(reference: Settings | None, dataset: str, metric: str | None) -> lis
         if len({entry.split for entry in other}) > 1:
             other = [entry for entry in other if entry.split == split]
         if not other:
-            raise PublishedError(f"{RESULTS} has no number at {also} of {reference['paper']}, {reference['table']}")
+            problem = f"{RESULTS} has no number at {also} of {reference['paper']}, {reference['table']}"
+            raise PublishedError(problem, place="also", value=also)
         found += other
     return [entry for entry in dict.fromkeys(found) if entry != main]
 
@@ -283,36 +284,7 @@ def published_of(paper: str) -> list[Published]:
     Raises:
         PublishedError: the file is missing or invalid.
     """
-    entries, flags = read_entries(paper), read_flags(suite_name(paper))
-    return [_published(entry, flags) for entry in entries]
-
-
-def papers() -> dict[str, Path]:
-    """Returns the folder of each suite with published numbers, by name.
-
-    Raises:
-        SuiteError: two suites have the same name.
-    """
-    return {name: folder for name, folder in suite_folders().items() if os.path.exists(f"{folder}/{RESULTS}")}
-
-
-def files_state() -> tuple[object, ...]:
-    """Returns what changes with the files of published numbers and the current folder: a key for caches.
-
-    Raises:
-        SuiteError: two suites have the same name.
-    """
-    files = [folder.absolute() / name for folder in papers().values() for name in (RESULTS, FLAGS)]
-    return tuple((path, _stamp(path)) for path in files if path.exists())
-
-
-def paper_titles() -> dict[str, str]:
-    """Returns the title of each paper.
-
-    Raises:
-        RecipeError: a suite.yaml is invalid.
-    """
-    return {paper: load_suite(paper).title for paper in papers()}
+    return list(numbers_of(paper).numbers)
 
 
 def _costs_alone(reference: Settings, dataset: str) -> bool:
@@ -328,86 +300,57 @@ def printed_at(place: Mapping[str, str | None]) -> list[Published]:
         place: keys of an entry. A key that is missing or None matches any value.
     """
     wanted = {k: v for k, v in place.items() if v is not None}
-    wanted["paper"] = suite_name(wanted["paper"])
+    wanted["paper"] = wanted["paper"].replace("_", "-")  # some shipped records name edge_transformer
     if "metric" in wanted:
         wanted["metric"] = METRIC_NAMES.get(wanted["metric"], wanted["metric"])
-    entries = [e for e in read_entries(wanted["paper"]) if all(e[k] == v for k, v in wanted.items())]
-    flags = read_flags(wanted["paper"]) if entries else []
-    return [_published(entry, flags) for entry in entries]
+    found = numbers_of(wanted["paper"])
+    numbers = found.of_dataset.get(wanted["dataset"], ()) if "dataset" in wanted else found.numbers
+    return [one for one in numbers if all(getattr(one, k) == v for k, v in wanted.items())]
 
 
-# required keys of an entry of results.yaml, and defaults of optional keys
-ENTRY_KEYS = ("table", "method", "dataset", "metric", "direction", "unit", "printed", "mean")
-ENTRY_DEFAULTS: Settings = {"split": "test", "std": None, "runs": None, "oom": False, "own": False}
+class Numbers(NamedTuple):
+    """The published numbers of a paper in the order of the file, all of them and those of each dataset."""
+
+    numbers: tuple[Published, ...]
+    of_dataset: Mapping[str, list[Published]]
+
+    @classmethod
+    def of(cls, numbers: Sequence[Published]) -> "Numbers":
+        """Groups numbers by their dataset."""
+        of_dataset: dict[str, list[Published]] = {}
+        for number in numbers:
+            of_dataset.setdefault(number.dataset, []).append(number)
+        return cls(tuple(numbers), of_dataset)
 
 
-def read_entries(paper: str) -> list[Settings]:
-    """Returns the entries of a paper's results.yaml, each with the name of the paper.
-
-    Raises:
-        PublishedError: the paper or the file does not exist, or the file is invalid.
-    """
-    known = papers()
-    if (folder := known.get(name := suite_name(paper))) is None:
-        if (suite := suite_folders().get(name)) is not None:
-            raise PublishedError(f"{suite}: no {RESULTS}, and therefore no published numbers to compare with")
-        raise PublishedError(f"no paper {name!r}{_hint(name, list(known))}")
-    path = folder / RESULTS
-    return _read(name, path, _stamp(path), ENTRY_KEYS)
-
-
-def read_flags(paper: str) -> list[Settings]:
-    """Returns the entries of a paper's flags.yaml, each with the name of the paper.
+def numbers_of(paper: str) -> Numbers:
+    """Returns the published numbers of a paper.
 
     Raises:
-        PublishedError: the file is invalid.
+        PublishedError: the file is missing or invalid.
     """
-    path = papers()[paper] / FLAGS
-    return _read(paper, path, _stamp(path), ("flag",)) if path.exists() else []
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size
+    return _published(paper, state_of(folder_of(paper)))
 
 
 @lru_cache(maxsize=64)
-def _read(paper: str, path: Path, _stamp: tuple[int, int], keys: tuple[str, ...]) -> list[Settings]:
-    """Reads a list of mappings with these keys.
+def _published(paper: str, _state: tuple[object, ...]) -> Numbers:
+    """Returns the published numbers of a paper.
+
+    Cached: it takes up to 5 ms, and a board asks for 500 numbers by their place, the page for 3,000.
 
     Raises:
-        PublishedError: the file is invalid.
+        PublishedError: values of an entry or keys of a flag are invalid.
     """
-    try:
-        # 300 KB: 0.1 s with libyaml, 1.5 s without
-        content = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        entries = content["results"] if path.name == RESULTS else content or []
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise ValueError("not a list of mappings")
-        for number, entry in enumerate(entries, 1):
-            if missing := [key for key in keys if key not in entry]:
-                raise ValueError(f"entry {number}: {', '.join(missing)} is missing")
-            if "paper" in entry:
-                raise ValueError(f"entry {number}: unexpected key `paper`; the name of the folder is the paper")
-    except (OSError, yaml.YAMLError, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise PublishedError(f"{path}: invalid ({reason}); fix it, or restore it: git checkout {path}") from None
-    if path.name != RESULTS:
-        return [{"paper": paper, **entry} for entry in entries]
-    return [{"paper": paper, "canonical_method": entry["method"], **ENTRY_DEFAULTS, **entry} for entry in entries]
-
-
-def _published(entry: Settings, flags: Sequence[Settings]) -> Published:
-    """Returns the published number of an entry.
-
-    Raises:
-        PublishedError: values of the entry or keys of a flag are invalid.
-    """
-    try:
-        return _published_entry(entry, flags)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        place = ", ".join(str(entry[k]) for k in ("paper", "table", "method", "dataset"))
-        raise PublishedError(f"{RESULTS} or {FLAGS}: {place}: {type(error).__name__} {error}") from None
+    flags, deviations = read_flags(paper), load_suite(paper).std_ddof
+    found: list[Published] = []
+    for entry in read_entries(paper):
+        try:
+            found.append(published_entry(entry, flags, deviations))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            place = ", ".join(str(entry[k]) for k in ("paper", "table", "method", "dataset"))
+            problem = f"{type(error).__name__} {error}"
+            raise PublishedError(problem, file=f"{RESULTS} or {FLAGS}", place=place) from None
+    return Numbers.of(found)
 
 
 COPIED = (
@@ -418,7 +361,6 @@ COPIED = (
     "metric",
     "split",
     "direction",
-    "unit",
     "printed",
     "runs",
     "oom",
@@ -426,12 +368,14 @@ COPIED = (
 )
 
 
-def _published_entry(entry: Settings, flags: Sequence[Settings]) -> Published:
+def published_entry(entry: Settings, flags: Sequence[Settings], deviations: Sequence[Deviations]) -> Published:
+    """Returns the number of an entry of results.yaml, with the flags and deviations of its paper."""
     scale = 0.01 if entry["unit"] == "percent" else 1.0
     first = re.match(r"\d+(?:\.(\d+))?", entry["printed"])
     digits = len(first.group(1) or "") if first else 0
     return Published(
         **{key: entry[key] for key in COPIED},
+        unit=Unit(entry["unit"]),
         mean=_raw(entry["mean"], scale),
         std=_raw(entry["std"], scale),
         # counts are exact; other integers are rounded
@@ -440,20 +384,12 @@ def _published_entry(entry: Settings, flags: Sequence[Settings]) -> Published:
         flags=tuple(f["flag"] for f in flags if all(entry[k] == v for k, v in f.items() if k != "flag")),
         canonical=entry["canonical_method"],
         averages_over=entry.get("averages_over", 1),
-        std_ddof=_ddof(entry),
+        std_ddof=next(
+            (of.ddof for of in deviations if entry["table"] in of.tables and (of.methods == "all" or entry["own"])),
+            None,
+        ),
     )
-
-
-def _ddof(entry: Settings) -> int | None:
-    for one in load_suite(entry["paper"]).std_ddof:
-        if entry["table"] in one.tables and (one.methods == "all" or entry["own"]):
-            return one.ddof
-    return None
 
 
 def _raw(value: float | None, scale: float) -> float | None:
     return None if value is None else round(float(value) * scale, 12)
-
-
-def _hint(value: str, known: list[str]) -> str:
-    return nearest(value, known) or f"; known: {', '.join(map(repr, known[:12]))}"

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gt_bench.config.schema import RecipeError, nearest
-from gt_bench.papers.published import Published, everything, files_state
-from gt_bench.utils.paths import suite_name
+from gt_bench.papers.published import Published, everything
+from gt_bench.papers.results_file import files_state
 
 
 class Column(NamedTuple):
@@ -89,10 +89,9 @@ def of_paper(paper: str) -> list[Layout]:
     Raises:
         RecipeError: there is no such paper.
     """
-    wanted = suite_name(paper)
-    if not (found := [layout for layout in layouts() if layout.paper == wanted]):
+    if not (found := [layout for layout in layouts() if layout.paper == paper]):
         known = list(dict.fromkeys(layout.paper for layout in layouts()))
-        raise RecipeError(f"no paper {paper!r}{nearest(wanted, known)}; known: {', '.join(known)}")
+        raise RecipeError(f"no paper {paper!r}{nearest(paper, known)}; known: {', '.join(known)}", value=paper)
     return found
 
 
@@ -112,4 +111,4 @@ def find(paper: str, table: str) -> Layout:
         ):
             return layout
     known = [layout.title for layout in tables]
-    raise RecipeError(f"{paper} has no table {table!r}{nearest(table, known)}; known: {', '.join(known)}")
+    raise RecipeError(f"{paper} has no table {table!r}{nearest(table, known)}; known: {', '.join(known)}", value=table)

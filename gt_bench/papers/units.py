@@ -8,6 +8,7 @@ absolute value decides. A spread below half a unit of the last decimal is shown 
 import math
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from enum import StrEnum
 
 # shown as percentages where a paper does not state the unit
 PERCENT = {
@@ -15,6 +16,15 @@ PERCENT = {
     *("hits@1", "hits@3", "hits@5", "hits@10", "hits@20", "hits@50", "hits@100"),
 }
 SIGNIFICANT = 4
+
+
+class Unit(StrEnum):
+    """The unit in which a number is shown. Percentages are stored as fractions."""
+
+    PERCENT = "percent"
+    FRACTION = "fraction"
+    DEVIATIONS = "deviations"  # standard deviations of the targets; of mse variances. Of our numbers alone
+    NONE = "none"
 
 
 def span_of(metric: str) -> float:
@@ -67,5 +77,6 @@ def difference_text(difference: float | None, interval: Sequence[float] | None, 
     """Returns a difference as text, with its interval if there is one: `+0.0896 [0.0260, 0.1531]`."""
     if difference is None:
         return "–"
-    text, *ends = number_texts([difference, *(interval or ())], percent)
-    return ("+" if difference > 0 else "") + text + (f" [{', '.join(ends)}]" if ends else "")
+    texts = number_texts([difference, *(interval or ())], percent)
+    text, *ends = (text.removeprefix("-") if float(text) == 0 else text for text in texts)
+    return ("+" if float(text) > 0 else "") + text + (f" [{', '.join(ends)}]" if ends else "")

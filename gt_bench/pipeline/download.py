@@ -58,7 +58,7 @@ def main(
         show_rows(*listing(data_root))
         return
     if not datasets:
-        raise DatasetError("no dataset given; name a dataset, or use --list, --plan or --verify")
+        raise DatasetError("no dataset given", remedy="name a dataset, or use --list, --plan or --verify")
     if plan:
         show_rows(*planning(_expand(datasets), data_root, mirrors))
         return
@@ -88,8 +88,8 @@ def report(result: Prepared) -> None:
     console.print(statistics_table(get_spec(name), header))
     if header.derived:
         console.print(f"[yellow]derived[/yellow]: {escape(header.derived)}")
-    if header.pinned_remark:
-        console.print(f"note: {header.pinned_remark}")
+    if header.pinned:
+        console.print(f"note: digest pinned on first use, {', '.join(header.pinned)}")
     for note in header.notes:
         console.print(f"note: {escape(note)}")
 
@@ -224,10 +224,8 @@ def _expand(names: Sequence[str]) -> list[str]:
         if not cells and name not in catalog():
             suites = list(dict.fromkeys(cell.suite for cell in _cells()))
             known = [*suites, *catalog()]
-            raise DatasetError(
-                f"no suite or dataset named {name!r}{nearest(name, known)}; suites: {', '.join(suites)}; "
-                "--list shows all datasets"
-            )
+            problem = f"no suite or dataset named {name!r}{nearest(name, known)}; suites: {', '.join(suites)}"
+            raise DatasetError(problem, value=name, remedy="--list shows all datasets")
         datasets += [cell.dataset for cell in cells] or [name]
     return list(dict.fromkeys(datasets))
 

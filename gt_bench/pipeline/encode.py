@@ -13,12 +13,14 @@ from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.recipe import load_recipe
-from gt_bench.config.schema import RecipeError
+from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.config.tasks import LINK
 from gt_bench.encodings.requests import requests
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.threads import settle_environment
-from gt_bench.schemas import Settings
 from gt_bench.utils.errors import DatasetError
+from gt_bench.utils.io import write_bytes
+from gt_bench.utils.json_types import Settings
 
 
 def encode_dataset(
@@ -48,17 +50,14 @@ def encode_dataset(
         RecipeError: the dataset, an encoding or an argument does not exist.
         DatasetError: the dataset is damaged, or an encoding cannot be computed.
     """
-    from gt_bench.config.schema import nearest
-    from gt_bench.data.custom.edges import LINK
     from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
     from gt_bench.encodings.cache import EncodedDataset
     from gt_bench.encodings.compute import encode, sweep
     from gt_models.encodings import EncodingError, find_encoding
 
     if dataset not in grid.datasets:
-        raise RecipeError(
-            f"no dataset {dataset!r} in grid.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}"
-        )
+        problem = f"no dataset {dataset!r} in grid.yaml{nearest(dataset, grid.datasets)}"
+        raise RecipeError(f"{problem}; known: {', '.join(grid.datasets)}", value=dataset)
     cells = {cell.cell: cell for cell in grid.cells.values() if cell.dataset == dataset}
     requested: dict[str, dict[str, tuple[str, Settings]]] = {}
     invalid: dict[str, dict[str, str]] = {}
@@ -73,7 +72,7 @@ def encode_dataset(
         try:
             requested[name] = {find_encoding(n).key(a): (n, a) for n, a in requests(recipe)}
         except EncodingError as error:
-            raise RecipeError(f"{path}: encodings: {error}") from None
+            raise RecipeError(str(error), file=path, place="encodings") from None
     folder = data / "encodings" / dataset
     sweep(folder)
     try:
@@ -90,7 +89,7 @@ def encode_dataset(
     try:
         paths = [encode(packed, folder, name, arguments, jobs=jobs) for name, arguments in union.values()]
     except ArithmeticError as error:  # eigenvectors did not converge
-        raise DatasetError(f"{dataset}: {error}") from error
+        raise DatasetError(str(error), place=dataset) from error
     digests = {
         key: EncodedDataset(packed, folder, {name: arguments}).digests[key] for key, (name, arguments) in union.items()
     }
@@ -104,8 +103,6 @@ def encode_dataset(
 
 
 def _write_cells(folder: Path, contents: dict[str, dict[str, str]], cells: dict[str, Cell]) -> None:
-    from gt_bench.utils.io import write_bytes
-
     wanted = {}
     for name, content in contents.items():
         cell = cells[name]

@@ -44,7 +44,7 @@ def write_grid() -> int:
     """
     params = Path("params.yaml")
     if not params.exists():
-        raise RecipeError(f"{params}: no such file; run this in a folder with params.yaml and suites/")
+        raise RecipeError("no such file", file=params, remedy="run this in a folder with params.yaml and suites/")
     text = render(SUITES)
     if text != _present():
         write_bytes(GRID, text.encode())

@@ -19,17 +19,18 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from gt_bench.config.components import run_versions
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.inheritance import bases_of
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.data.registry import get_spec
+from gt_bench.encodings.requests import requests as encoding_requests
 from gt_bench.experiment import modified_code
-from gt_bench.experiment.components import run_versions
-from gt_bench.forecasting.counted import COUNTS, announcement
 from gt_bench.leaderboard.expectations import THEORY
-from gt_bench.papers.published import FLAGS, RESULTS
+from gt_bench.papers.results_file import FLAGS, RESULTS
+from gt_bench.plugins.models import files_digest
 from gt_bench.runtime.exit_status import status_of
-from gt_bench.schemas import Settings
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.store.shipped_files import read_result
 from gt_bench.tracking.uri import workspace_id
@@ -39,6 +40,7 @@ from gt_bench.utils.dvc import keep_in_memory, without_git_user
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.paths import suite_folders
 from gt_bench.utils.redact import without_credentials
 from gt_bench.utils.tempfiles import sweep
@@ -54,8 +56,6 @@ REPORTING = tuple(f"gt_bench.{name}" for name in _REPORTING)
 def write_state(grid: Grid) -> None:
     """Write all state files, and remove files of cells and datasets that are no longer in the grid."""
     from gt_bench.data.prepare import available, contradicted
-    from gt_bench.data.registry import get_spec
-    from gt_bench.encodings.requests import requests as encoding_requests
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
@@ -72,7 +72,8 @@ def write_state(grid: Grid) -> None:
         try:
             state = _identity(recipe, specs[cell.dataset].task)
         except KeyError as error:
-            raise RecipeError(f"{cell.recipe_path}, dataset {cell.dataset!r}: {error.args[0]}") from error
+            place = f"dataset {cell.dataset!r}"
+            raise RecipeError(error.args[0], file=cell.recipe_path, place=place, value=cell.dataset) from error
         except UserError as error:  # of a user's model: the stage of the cell stops with this error
             state = {"error": str(error)}
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
@@ -110,16 +111,16 @@ def write_state(grid: Grid) -> None:
     _replace(ROOT, wanted)
 
 
-def remove_results_without_records(cells: Iterable[Cell], results: Path = Path("results")) -> None:
+def remove_results_without_records(cells: Iterable[Cell]) -> None:
     """Remove the results of cells of which a record is not in the store. DVC does not manage the store."""
     store, lost = Store(), []
     for cell in cells:
-        path = results / f"{cell.cell}.json"
+        path = Path("results", f"{cell.cell}.json")
         try:
             result = read_result(path, cell.cell)
         except StoreError:  # the leaderboard reports it
             continue
-        if result and not all((store.folder(digest) / "record.json").exists() for digest in result["runs"]):
+        if result and not all((store.folder(digest) / "record.json").exists() for digest in result.runs):
             path.unlink(missing_ok=True)
             lost.append(cell.cell)
     if lost:
@@ -136,8 +137,6 @@ def _identity(recipe: Recipe, task: str) -> Settings:
     """
     model, files = recipe.model.name, None
     if not (model in list_models() and model_module(model).startswith("gt_models.")):
-        from gt_bench.plugins.models import files_digest
-
         files = files_digest(model)
     versions = run_versions(None if files else model, task, recipe.decisive())
     return {"versions": versions} | ({"files": files} if files else {})
@@ -151,22 +150,25 @@ def _encoding_versions(requests: dict[str, list[tuple[str, Settings]]]) -> dict[
 
 def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, str]) -> dict[str, str]:
     """Return cell -> digest of its code, for cells with a result whose golden values changed without a new version."""
-    references: dict[str, str] = {}  # cell -> cell whose golden values decide
-    codes: dict[str, str] = {}  # the latter -> hash of its code
+    references: dict[str, list[str]] = {}  # cell -> cells whose golden values decide
+    codes: dict[str, str] = {}  # the latter -> hash of their code
     for cell in grid.cells.values():
         if "versions" not in states.get(cell.cell, {}) or not Path("results", f"{cell.cell}.json").exists():
             continue
-        model = load_recipe(cell.recipe_path).model.name
-        if reference := modified_code.reference_of(cell.cell, model, tasks[cell.dataset]):
-            references[cell.cell] = next(iter(reference))
-            codes |= reference
-    found = modified_code.differences(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
-    for name, reference_cell in references.items():
-        if found[reference_cell]:
+        recipe = load_recipe(cell.recipe_path)
+        components = {*states[cell.cell]["versions"], *modules_of_encodings(recipe.encodings)}
+        found = modified_code.references_of(cell.cell, recipe.model.name, tasks[cell.dataset], components)
+        references[cell.cell] = list(found)
+        codes |= found
+    differs = modified_code.differences(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
+    modified = {}
+    for name, its_references in references.items():
+        if reference := next((one for one in its_references if differs[one]), None):
+            modified[name] = codes[reference]
             print_text(
-                f"{name}: {found[reference_cell]}, and no version was raised: it runs under a new key", file=sys.stderr
+                f"{name}: {differs[reference]}, and no version was raised: it runs under a new key", file=sys.stderr
             )
-    return {name: codes[reference_cell] for name, reference_cell in references.items() if found[reference_cell]}
+    return modified
 
 
 def _published_numbers() -> str:
@@ -210,8 +212,7 @@ def main() -> int:
 
     def work() -> None:
         grid = load_grid()
-        lines = announcement("the whole grid", list(grid.cells.values()), grid) if COUNTS.exists() else []
-        for line in (*lines, *without_git_user()):
+        for line in without_git_user():
             print(line, flush=True)
         remove_results_without_records(grid.cells.values())
         write_state(grid)

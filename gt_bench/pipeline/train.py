@@ -6,17 +6,28 @@ It writes results/suite/dataset/model.json, which names the records, and metrics
 the dataset is unavailable, the status is "not run: data".
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.experiment.cell import cell_stage, experiment_of, limited, settings_of
-from gt_bench.experiment.status import new_result
-from gt_bench.experiment.train_seeds import Watch, seed_workers, train_seeds
-from gt_bench.schemas import Result
+from gt_bench.experiment.run import Experiment
+from gt_bench.experiment.train_cell import train
+from gt_bench.experiment.train_seeds import Watch
+from gt_bench.leaderboard.dvc_metrics import write_training
+from gt_bench.pipeline.stage import cell_stage
+from gt_bench.records.cell import CellResult
+from gt_bench.records.events import CellDone
+from gt_bench.records.state import CellStatus
+from gt_bench.runtime.progress import Progress
 from gt_bench.search.artifacts import search_summary
-from gt_bench.tracking.trackers import check_trackers, open_trackers
+from gt_bench.store.attempts import remember, superseded
+from gt_bench.store.run_store import Store
+from gt_bench.store.weights import keep_best
+from gt_bench.tracking.trackers import Trackers, check_trackers, open_trackers
 from gt_bench.utils.format import print_text
+from gt_bench.utils.io import write_json
+from gt_bench.utils.tempfiles import sweep
 
 DATA = Path("data")
 
@@ -30,7 +41,7 @@ def train_cell(
     *,
     bar: bool = True,
     notice: Callable[[], None] = lambda: None,
-) -> Result:
+) -> CellResult:
     """Train the seeds that are not stored yet, and write the result of the cell.
 
     Args:
@@ -49,68 +60,40 @@ def train_cell(
         RecipeError: the recipe is invalid for this cell, or a logger of `run.tracking` is not installed.
         Lost: processes of seeds died. It is raised after the other seeds have finished.
     """
-    from gt_bench.data.packed import DatasetUnavailable
-    from gt_bench.data.prepare import open_unchanged
-    from gt_bench.leaderboard.dvc_metrics import write_training
-    from gt_bench.runtime.progress import Progress
-    from gt_bench.store.attempts import remember, superseded
-    from gt_bench.store.run_store import Store
-    from gt_bench.utils.io import write_json
-    from gt_bench.utils.tempfiles import sweep
-
     check_trackers(grid.run)
-    recipe, cuts = limited(settings_of(cell), grid, cell)
-    result = new_result(cell, recipe, cuts)
-    result["search"] = search_summary(cell) if cell.settings == "tuned" else None
-    path = results / f"{cell.cell}.json"
+    store, path = Store(store_root), results / f"{cell.cell}.json"
     sweep(path.parent, *([(metrics / cell.cell).parent] if metrics else []))
-    try:
-        open_unchanged(DATA / "packed" / cell.dataset)
-    except DatasetUnavailable as error:
-        result |= {"status": "not run: data", "reason": str(error), "seeds": []}
-        if metrics:
-            write_training(result, [], metrics)
-        write_json(path, result)
-        print_text(f"{cell.cell}: not run: data. {error}", flush=True)
-        return result
+    trackers: list[Trackers] = []
 
-    from gt_bench.runtime.startup import prepare_process
-    from gt_bench.store.weights import keep_best
-
-    allocator = prepare_process(grid.run)  # with one thread: `Experiment.run` uses the number of the recipe
-
-    experiment = experiment_of(cell, recipe, grid, Store(store_root), DATA, allocator)
-    experiment.check_metric(recipe.seeds)
-    result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
-    sweep(*(experiment.store.folder(experiment.digest(seed)) for seed in recipe.seeds))
-    header = experiment.header
-    if header.derived:
-        result["reduced"] = [*cuts, f"derived data: {header.derived}"]
-    if header.pinned_remark:
-        result["notes"] = [header.pinned_remark]
-    described = {
-        "name": header.name,
-        "digest": experiment.packed.digest,
-        "task": header.task,
-        "metric": header.metric,
-        "statistics": header.statistics,
-    }
-    with seed_workers(experiment, grid.run.parallel) as pool:
-        trackers = open_trackers(cell, grid.run, result["recipe"], described)
+    @contextlib.contextmanager
+    def watching(experiment: Experiment, result: CellResult) -> Iterator[Watch]:
+        recipe, packed = experiment.recipe, experiment.packed
+        opened = open_trackers(cell, grid.run, result.recipe, {"name": packed.header.name, "digest": packed.digest})
+        trackers.extend([opened] if opened else [])
         with Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar) as progress:
-            records = train_seeds(experiment, Watch(progress, recipe, trackers, notice), pool)
-    result["runs"] = [r["digest"] for r in records]
-    failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
-    if failed:
-        result |= {"status": failed[0]["status"], "reason": failed[0]["error"]}
-    if metrics:
-        write_training(result, records, metrics)
-    write_json(path, result)
-    remember(result, experiment.store)
-    keep_best(records, experiment.store)
-    if trackers:
-        trackers.close(result, records, superseded(result, experiment.store), experiment.store.root)
-    return result
+            yield Watch(progress, recipe, opened, notice)
+
+    def write_metric(done: CellDone) -> None:
+        if metrics:
+            write_training(done, metrics)
+
+    def write_result(done: CellDone) -> None:
+        if done.result.status == CellStatus.NO_DATA:
+            print_text(f"{cell.cell}: not run: data. {done.result.reason}", flush=True)
+        remember(done.result, store)
+        keep_best(done.records, store)
+        write_json(path, done.result.to_disk())  # last: `gt-bench work` does not train a cell with a result again
+
+    def track(done: CellDone) -> None:
+        for one in trackers:
+            one.close(*done, superseded(done.result, store), store.root)
+
+    done = train(cell, grid, store, DATA, watching)
+    if cell.settings == "tuned":
+        done = done._replace(result=done.result.model_copy(update={"search": search_summary(cell)}))
+    for subscriber in (write_metric, write_result, track):
+        subscriber(done)
+    return done.result
 
 
 def main() -> int:

@@ -12,15 +12,20 @@ tuned/<cell>.yaml, .csv (all trials), .history.png, .importance.png and .paralle
 from pathlib import Path
 from typing import NamedTuple
 
+from gt_bench.config.cuts import TRIALS
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.cell import cell_stage
+from gt_bench.data.packed import DatasetUnavailable
+from gt_bench.pipeline.stage import cell_stage
+from gt_bench.records.cell import Reduction
 from gt_bench.search.artifacts import TUNED, ending, selection_of, write_outs
 from gt_bench.search.methods import check_method
-from gt_bench.search.optimize import STUDIES, best_of, run_search, trial_recipe, trials_asked
+from gt_bench.search.optimize import run_search
 from gt_bench.search.space import check_space
 from gt_bench.search.storage import check_packages, ended, storage_url, workers_of
+from gt_bench.search.study import STUDIES, best_of, trial_recipe, trials_asked
+from gt_bench.tracking.sync import track_search
 from gt_bench.tracking.trackers import check_trackers
 from gt_bench.tracking.uri import is_installed
 from gt_bench.utils.format import print_text
@@ -40,7 +45,7 @@ def tune_cell(cell: Cell, grid: Grid, store_root: Path = Path("store"), studies:
     return chosen
 
 
-class Part(NamedTuple):
+class SearchShare(NamedTuple):
     """The number of trials that a worker ran, and the chosen recipe (None if the search has trials left)."""
 
     ran: int
@@ -49,7 +54,7 @@ class Part(NamedTuple):
 
 def take_part(
     cell: Cell, grid: Grid, most: int | None, store_root: Path = Path("store"), studies: Path = STUDIES
-) -> Part:
+) -> SearchShare:
     """Take part in a search as one of several workers; write the files of the stage if the search is complete.
 
     Args:
@@ -62,7 +67,6 @@ def take_part(
     Raises:
         RecipeError: the search is invalid, or no trial gave a validation value.
     """
-    from gt_bench.data.packed import DatasetUnavailable
     from gt_bench.data.prepare import open_unchanged
 
     check_packages()
@@ -72,9 +76,12 @@ def take_part(
     check_method(base.searched, base.total_epochs * len(base.searched.seeds), cell.recipe_path)
     if base.searched.sampler == "cmaes" and storage_url(grid.run):
         raise RecipeError(
-            f"{cell.recipe_path}: search.sampler: Optuna stores the state of cmaes as a pickle, and whoever can write "
-            "to the database of run.study_storage could run code here; use tpe or gp, or journal files "
-            "(study_storage: null)"
+            "Optuna stores the state of cmaes as a pickle, and whoever can write to the database of run.study_storage "
+            "could run code here",
+            file=cell.recipe_path,
+            place="search.sampler",
+            value="cmaes",
+            remedy="use tpe or gp, or journal files (study_storage: null)",
         )
     trials, asked = trials_asked(cell, grid, recipe)
     try:
@@ -82,19 +89,18 @@ def take_part(
     except DatasetUnavailable as error:
         print_text(f"{cell.cell}: no search: data. {error}", flush=True)
         write_outs(recipe.model_copy(update={"origin": _origins(recipe)}), cell, [], TUNED)
-        return Part(0, recipe)
+        return SearchShare(0, recipe)
     folder = make_folder(studies / cell.cell)
     with workers_of(grid.run, folder, cell.cell) as workers:
         study, whole, ran = run_search(base, cell, grid, trials, folder, DATA, store_root, workers, most)
         if not whole:
-            return Part(ran, None)
+            return SearchShare(ran, None)
         search = recipe.searched
         best = best_of(study, search.select_within)
         if best is None:
-            raise RecipeError(
-                f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and "
-                "widen search.space"
-            )
+            problem = f"none of {len(study.trials)} trials gave a validation value"
+            remedy = f"see {folder} and widen it"
+            raise RecipeError(problem, file=cell.recipe_path, place="search.space", remedy=remedy)
         used = [t.number for t in study.trials if ended(t)]  # trials that were not killed
         note = (
             f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.values[0]:.4f} over "
@@ -102,7 +108,7 @@ def take_part(
         )
         if len(search.objectives) > 1:
             note += f"; selected: {selection_of(search)}"
-        cut = [f"{trials} of {asked} search trials"] if trials < asked else []
+        cut = [Reduction(unit=TRIALS, have=trials, full=asked)] if trials < asked else []
         described = {
             "origin": _origins(recipe) | dict.fromkeys(recipe.with_tied(best.params), note),
             "reduced": [*recipe.reduced, *cut],
@@ -113,10 +119,8 @@ def take_part(
             write_outs(chosen, cell, finished, TUNED, study)
     print_text("\n".join(ending(cell, finished, best, study, folder, TUNED, search)), flush=True)
     if "mlflow" in grid.run.trackers and is_installed():
-        from gt_bench.tracking.sync import track_search
-
         track_search(cell)
-    return Part(ran, chosen)
+    return SearchShare(ran, chosen)
 
 
 def _origins(recipe: Recipe) -> dict[str, str]:

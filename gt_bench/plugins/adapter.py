@@ -6,16 +6,16 @@ The input is a torch_geometric `Batch` with `x` float [N, F] (categories one-hot
 """
 
 import inspect
-import traceback
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import torch
 from pydantic import AfterValidator
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from gt_bench.plugins.model_errors import OwnModelError, where
 from gt_bench.runtime.signals import Stopped
 from gt_bench.training.failures import is_out_of_memory, one_row
 from gt_bench.utils.errors import UserError
@@ -34,11 +34,6 @@ GIVEN = {
 }
 # names that forward may have instead of the whole batch
 PARTS = ("x", "edge_index", "edge_attr", "batch", "ptr", "num_graphs")
-LEVELS: Final = ("node", "graph")
-
-
-class OwnModelError(UserError, ValueError):
-    """A user-supplied model cannot be used; the message names file, line, the error, and what to write instead."""
 
 
 class PlainModel(nn.Module):
@@ -72,21 +67,23 @@ class PlainModel(nn.Module):
             raise
         except (Exception, SystemExit) as error:  # whatever a user's constructor may raise
             said = ", ".join(f"{key}={value!r:.200}" for key, value in (given | arguments).items())
-            raise OwnModelError(
-                f"{where(self.plain, '__init__', error)}: {self.plain.__name__}({said}) raises {_text(error)}"
-            ) from error
+            problem = f"{self.plain.__name__}({said}) raises {_text(error)}"
+            raise OwnModelError(problem, **where(self.plain, "__init__", error)) from error
         if lazy := [
             name for name, parameter in self.model.named_parameters() if isinstance(parameter, UninitializedParameter)
         ]:
             raise OwnModelError(
-                f"{where(self.plain, '__init__')}: {self.plain.__name__} has lazy layers ({', '.join(lazy)}), whose "
-                f"size is not known before data come; write it: torch.nn.Linear({self._name('in_dim')}, ...)"
+                f"{self.plain.__name__} has lazy layers ({', '.join(lazy)}), whose size is not known before data come",
+                **where(self.plain, "__init__"),
+                value=lazy,
+                remedy=f"write it: torch.nn.Linear({self._name('in_dim')}, ...)",
             )
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
             raise OwnModelError(
-                f"{where(self.plain, '__init__')}: {self.plain.__name__} has no parameter to train; expected layers as "
-                f"attributes: self.head = torch.nn.Linear(..., {self._name('out_dim')}); a list of layers is a "
-                "torch.nn.ModuleList"
+                f"{self.plain.__name__} has no parameter to train",
+                **where(self.plain, "__init__"),
+                remedy=f"expected layers as attributes: self.head = torch.nn.Linear(..., {self._name('out_dim')}); a "
+                "list of layers is a torch.nn.ModuleList",
             )
         self._seen, self._due = False, True
         # layers of torch_geometric that keep what they compute from the first graph
@@ -121,23 +118,23 @@ class PlainModel(nn.Module):
         except (Exception, SystemExit) as error:
             if isinstance(error, UserError | Stopped) or is_out_of_memory(error):
                 raise
-            absent = [key for key in ENCODINGS if any(f"'{array}'" in str(error) for array in ENCODINGS[key].arrays)]
-            remedy = (
-                f"; it asks for an encoding: add --set encodings.{absent[0]}.KEY=... (in a recipe under encodings)"
-                if absent
-                else ""
-            )
-            remedy = f"; {advice}" if (advice := one_row(error)) else remedy
-            raise OwnModelError(
-                f"{where(self.plain, 'forward', error)}: {_text(error)}{remedy}; it was given {_described(data)}"
-            ) from error
+            asked = [key for key in ENCODINGS if any(f"'{array}'" in str(error) for array in ENCODINGS[key].arrays)]
+            remedy = f"it was given {_described(data)}"
+            if advice := one_row(error):
+                remedy = f"{advice}; {remedy}"
+            elif asked:
+                how = f"add --set encodings.{asked[0]}.KEY=... (in a recipe under encodings)"
+                remedy = f"it asks for an encoding: {how}; {remedy}"
+            raise OwnModelError(_text(error), **where(self.plain, "forward", error), remedy=remedy) from error
         if changed := [
             n for n, (v, version, content) in given.items() if v._version != version or (due and _content(v) != content)
         ]:
             raise OwnModelError(
-                f"{where(self.plain, 'forward')}: {self.plain.__name__} changes data.{changed[0]} in place, and so the "
-                "data of every later step; write a new tensor: x = x + y for x += y, no inplace=True on what the data "
-                "give, and a copy for .data or .numpy()"
+                f"{self.plain.__name__} changes data.{changed[0]} in place, and so the data of every later step",
+                **where(self.plain, "forward"),
+                value=changed[0],
+                remedy="write a new tensor: x = x + y for x += y, no inplace=True on what the data give, and a copy "
+                "for .data or .numpy()",
             )
         return self._checked(output, batch)
 
@@ -148,9 +145,12 @@ class PlainModel(nn.Module):
         graph = (batch.num_nodes, _content(batch.edge_index))
         if self._graph not in (None, graph):
             raise OwnModelError(
-                f"{where(self.plain, '__init__')}: {self.plain.__name__} has {self._caches[0]}(cached=True), which "
-                "keeps the edges of the first graph, but this run has several graphs (batches, parts, or inductive "
-                "parts), and all others would get wrong edges; remove cached=True"
+                f"{self.plain.__name__} has {self._caches[0]}(cached=True), which keeps the edges of the first graph, "
+                "but this run has several graphs (batches, parts, or inductive parts), and all others would get wrong "
+                "edges",
+                **where(self.plain, "__init__"),
+                value=self._caches[0],
+                remedy="remove cached=True",
             )
         self._graph, self._edges = graph, batch.edge_index
 
@@ -186,21 +186,28 @@ class PlainModel(nn.Module):
                 else f"end in nn.Linear(..., {self._name('out_dim')})"
             )
             raise OwnModelError(
-                f"{where(self.plain, 'forward')}: {self.plain.__name__} returned {came}; expected floating-point "
-                f"numbers of shape [{rows}, {self.out_dim}]: a row per {what}, a column per class or target; {remedy}"
+                f"{self.plain.__name__} returned {came}",
+                **where(self.plain, "forward"),
+                value=came,
+                remedy=f"expected floating-point numbers of shape [{rows}, {self.out_dim}]: a row per {what}, a column "
+                f"per class or target; {remedy}",
             )
         if self.training and torch.is_grad_enabled() and not output.requires_grad:
             raise OwnModelError(
-                f"{where(self.plain, 'forward')}: {self.plain.__name__} returned what has no gradient, so that nothing "
-                "can be learnt; expected an output of its layers: look for .detach(), .data, numpy or torch.no_grad()"
+                f"{self.plain.__name__} returned what has no gradient, so that nothing can be learnt",
+                **where(self.plain, "forward"),
+                remedy="expected an output of its layers: look for .detach(), .data, numpy or torch.no_grad()",
             )
         if not self._seen:
             if not bool(output.isfinite().all()):
                 bad = int((~output.isfinite()).sum())
                 raise OwnModelError(
-                    f"{where(self.plain, 'forward')}: {self.plain.__name__} returned {bad} of {output.numel()} numbers "
-                    "that are NaN or infinite before any training; expected finite ones: look for a division by a "
-                    "count that is 0 (a node without edges), a log or a root"
+                    f"{self.plain.__name__} returned {bad} of {output.numel()} numbers that are NaN or infinite before "
+                    "any training",
+                    **where(self.plain, "forward"),
+                    value=bad,
+                    remedy="expected finite ones: look for a division by a count that is 0 (a node without edges), a "
+                    "log or a root",
                 )
             self._seen = True
         return output
@@ -246,36 +253,12 @@ def unfilled(cls: type[nn.Module], given: Sequence[str]) -> None:
                 f"{what} (or {', '.join(names[1:])})" if names[1:] else what for what, names in GIVEN.items()
             )
             raise OwnModelError(
-                f"{where(cls.plain, '__init__')}: {cls.plain.__name__} needs the argument {name!r:.200}, and nothing "
-                f"gives it: a dataset gives {known}. Write a default, {name}=..., or add --set model.{name}=... "
-                f"(in a recipe: model: {{{name}: ...}})"
+                f"{cls.plain.__name__} needs the argument {name!r:.200}, and nothing gives it: a dataset gives {known}",
+                **where(cls.plain, "__init__"),
+                value=name,
+                remedy=f"write a default, {name}=..., or add --set model.{name}=... (in a recipe: model: "
+                f"{{{name}: ...}})",
             )
-
-
-def where(plain: type[nn.Module], method: str, error: BaseException | None = None) -> str:
-    """Returns `file, line N` of the last line in the file of the class that `error` passed, else of the method."""
-    code = getattr(plain.__dict__.get(method), "__code__", None)
-    file = code.co_filename if code else _file_of(plain)
-    lines = (
-        [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file] if error else []
-    )
-    line = lines[-1] if lines else code.co_firstlineno if code else line_of(plain)
-    return f"{file}, line {line}"
-
-
-def _file_of(plain: type) -> str:
-    try:
-        return inspect.getsourcefile(plain) or plain.__module__
-    except TypeError:  # of a notebook
-        return plain.__module__
-
-
-def line_of(found: type) -> int | str:
-    """Returns the first line of a class in its file, "?" if the file cannot be read."""
-    try:
-        return inspect.getsourcelines(found)[1]
-    except (OSError, TypeError):
-        return "?"
 
 
 def _signature(plain: type[nn.Module]) -> inspect.Signature:
@@ -313,9 +296,10 @@ def _parts(plain: type[nn.Module]) -> tuple[str, ...] | None:
         optional = [p.name for p in parameters if p.default is not p.empty and p.name in ("batch", "edge_attr")]
         return (*needed, *optional)
     raise OwnModelError(
-        f"{where(plain, 'forward')}: {plain.__name__}.forward takes "
-        f"{', '.join(p.name for p in parameters) or 'nothing'}; expected one argument, a torch_geometric Batch, or "
-        f"names among {', '.join(PARTS)}; write def forward(self, data):"
+        f"{plain.__name__}.forward takes {', '.join(p.name for p in parameters) or 'nothing'}",
+        **where(plain, "forward"),
+        remedy=f"expected one argument, a torch_geometric Batch, or names among {', '.join(PARTS)}; write def "
+        "forward(self, data):",
     )
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from gt_bench.schemas import Settings
+from gt_bench.utils.json_types import Settings
 
 WIDTH = re.compile(r"hidden|width|dim|channels|features|units|embed|size")
 HEADS = re.compile(r"heads?$")
@@ -21,15 +21,15 @@ def argument_space(defaults: Mapping[str, object]) -> Settings:
         whole numbers and rates vary around the default, positive numbers by their logarithm. Flags, words, negative
         numbers and seeds have none.
     """
-    found = {name: space for name, value in defaults.items() if (space := _space(name, value))}
-    widths = [value for name, space in found.items() if WIDTH.search(name) for value in space.get("choices", [])]
-    for name in [name for name in found if HEADS.search(name)]:  # a width is split among heads
-        choices = [heads for heads in found[name]["choices"] if not any(width % heads for width in widths)]
+    spaces = {name: space for name, value in defaults.items() if (space := _space(name, value))}
+    widths = [value for name, space in spaces.items() if WIDTH.search(name) for value in space.get("choices", [])]
+    for name in [name for name in spaces if HEADS.search(name)]:  # a width is split among heads
+        choices = [heads for heads in spaces[name]["choices"] if not any(width % heads for width in widths)]
         if len(choices) > 1:
-            found[name] = {"choices": choices}
+            spaces[name] = {"choices": choices}
         else:
-            del found[name]
-    return found
+            del spaces[name]
+    return spaces
 
 
 def _space(name: str, value: object) -> Settings | None:

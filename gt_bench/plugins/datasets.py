@@ -24,16 +24,16 @@ from gt_bench.config.schema import validated
 from gt_bench.data.custom.dataset import check, check_content
 from gt_bench.data.custom.description import Description
 from gt_bench.data.custom.pyg import graphs_of
-from gt_bench.data.custom.source import BY, Given, Reader, content_of
+from gt_bench.data.custom.source import BY, STORED, Given, Reader, content_of
 from gt_bench.data.custom.tables import Table, tables_of
-from gt_bench.data.declared import FILE, GROUP, Entry, entries, source_of, spec_from
+from gt_bench.data.declared import FILE, GROUP, Declaration, entries, source_of, spec_from
+from gt_bench.data.readers import located
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.entry_points import described
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import held, is_plain_name, make_folder, write_bytes
 
-STORED = Path("data/own")  # where data of a program are stored
 NOTHING = Description()
 FORMS = "a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:Class/Name (docs/own_data.md)"
 
@@ -49,16 +49,20 @@ def dataset_name(text: str, options: Description = NOTHING) -> str:
         DatasetError: the name is taken, the task cannot be determined from the data, or options were declared for other
             content.
     """
-    if not _is_place(text):
+    if not is_place(text):
         _check_free(text)
-        check_options(get_spec(text), options)
+        spec = get_spec(text)
+        if text in entries() and options.stated():  # as if the data were named by path
+            source = validated(Declaration, entries()[text], FILE, text).source
+            return _declare(text, source, source_of(source), options)
+        check_options(spec, options)
         return text
     return _declare(_name_of(text), text, source_of(text), options)
 
 
 def undeclared(text: str, options: Description = NOTHING) -> DatasetSpec:
     """Returns the spec of data as `dataset_name` would declare them, without writing datasets.yaml."""
-    if not _is_place(text):
+    if not is_place(text):
         check_options(spec := get_spec(text), options)
         return spec
     name, source = _name_of(text), source_of(text)
@@ -76,9 +80,8 @@ def check_options(spec: DatasetSpec, options: Description) -> None:
     for key, value in options.stated().items():
         if has.get(key) != value:
             text = f"is used as it is stored: {key} is {has[key]}" if key in has else f"has no {key} that can be chosen"
-            raise DatasetError(
-                f"dataset {spec.name!r} {text}; only user-supplied data, named by path, can be read in another way"
-            )
+            remedy = "only user-supplied data, named by path, can be read in another way"
+            raise DatasetError(text, file=f"dataset {spec.name!r}", place=key, value=value, remedy=remedy)
 
 
 def store_data(data: Any, name: str = "own-data", options: Description = NOTHING) -> str:
@@ -97,9 +100,8 @@ def store_data(data: Any, name: str = "own-data", options: Description = NOTHING
         DatasetError: the data are invalid, the name is taken, or options were declared for other content.
     """
     if not is_plain_name(name):
-        raise DatasetError(
-            f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
-        )
+        remedy = "use letters, digits, '.', '_' and '-', beginning with a letter or digit"
+        raise DatasetError(f"a dataset cannot be named {name!r}", value=name, remedy=remedy)
     tables = tables_of(data, name, options)
     path = STORED / (name if tables is not None else f"{name}.npz")
     known = _known(name, str(path))
@@ -118,17 +120,17 @@ def store_data(data: Any, name: str = "own-data", options: Description = NOTHING
     return _declare(name, str(path), path, options)
 
 
-def _known(name: str, text: str) -> Entry | None:
+def _known(name: str, text: str) -> Declaration | None:
     """Returns the entry of datasets.yaml. Raises DatasetError if the name is that of other data than `text`."""
     if name in catalog():
-        raise DatasetError(f"{text}: its name {name!r} is taken by a dataset of the benchmark; {_other_name(text)}")
+        problem = f"its name {name!r} is taken by a dataset of the benchmark"
+        raise DatasetError(problem, file=text, value=name, remedy=_other_name(text))
     if (stored := entries().get(name)) is None:
         return None
-    known: Entry = validated(Entry, stored, str(FILE), f"{name}.")
+    known: Declaration = validated(Declaration, stored, FILE, name)
     if _place(known.source) != _place(text):
-        raise DatasetError(
-            f"{text}: its name {name!r} is taken in {FILE} by {known.source}; {_other_name(text)}, or remove that entry"
-        )
+        problem = f"its name {name!r} is taken in {FILE} by {known.source}"
+        raise DatasetError(problem, file=text, value=name, remedy=f"{_other_name(text)}, or remove that entry")
     return known
 
 
@@ -144,7 +146,8 @@ def _write_tables(tables: Mapping[str, Table], folder: Path) -> None:
 
 def _write_arrays(data: Any, name: str, path: Path, options: Description) -> None:
     """Writes graphs as an npz file."""
-    graphs = graphs_of(data, name)
+    with located(name):
+        graphs = graphs_of(data)
     graphs = list(graphs) if isinstance(graphs, Iterator) else graphs  # it is read more than once
     # the direction of edges is decided when the file is read
     as_given = options.model_copy(update={"undirected": None})
@@ -164,7 +167,8 @@ def _write_arrays(data: Any, name: str, path: Path, options: Description) -> Non
     np.savez(path, **arrays)
 
 
-def _is_place(text: str) -> bool:
+def is_place(text: str) -> bool:
+    """Returns whether a text says where data are, and is no name."""
     file = Path(text.partition(":")[0])
     return text.startswith("pyg:") or file.suffix in (".npz", ".py") or "/" in text or (text != "" and file.is_dir())
 
@@ -175,29 +179,27 @@ def _name_of(text: str) -> str:
     if text.startswith("pyg:"):
         stem = text.replace(":", "-", 1)
     elif not file.exists():
-        raise DatasetError(f"{file}: there is no such file or folder; {FORMS}")
+        raise DatasetError("there is no such file or folder", file=file, remedy=FORMS)
     elif file.is_file() and file.suffix not in (".npz", ".py"):
         folder = f": to read its folder, write {file.parent}/" if file.suffix in (".csv", ".parquet") else ""
-        raise DatasetError(f"{file}: a file of this kind is no dataset{folder}; {FORMS}")
+        raise DatasetError(f"a file of this kind is no dataset{folder}", file=file, remedy=FORMS)
     else:
         stem = file.stem if file.suffix else file.resolve().name
         stem += f"-{function}" if file.suffix == ".py" and function != "load" else ""
     ascii_only = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9.]+", "-", ascii_only.lower()).strip("-.")
     if not name:
-        raise DatasetError(
-            f"{text}: a dataset is called by its file or folder, in letters from a to z and digits; rename that"
-        )
+        problem = "a dataset is called by its file or folder, in letters from a to z and digits"
+        raise DatasetError(problem, file=text, remedy="rename that")
     return name
 
 
 def _check_free(name: str) -> None:
     """Raises DatasetError where an installed package names a dataset as the benchmark does."""
     for entry in entry_points(group=GROUP, name=name) if name in catalog() else ():
-        raise DatasetError(
-            f"{described(entry)}: the name is taken by a dataset of the benchmark; rename it in that package's "
-            "pyproject.toml"
-        )
+        problem = "the name is taken by a dataset of the benchmark"
+        remedy = "rename it in that package's pyproject.toml"
+        raise DatasetError(problem, file=described(entry), value=name, remedy=remedy)
 
 
 def _options(name: str, text: str, source: Path | Given, options: Description) -> tuple[Description, bool]:
@@ -232,10 +234,12 @@ def _declare(name: str, text: str, source: Path | Given, options: Description) -
     check(spec)  # what the data do not fit is not written
     about = {"task": spec.task, "metric": spec.metric} | chosen.content()
     with held(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
-        entry = {"source": text, "made_from": spec.arguments["content"], **about}
-        write_bytes(FILE, yaml.safe_dump(entries() | {name: entry}, sort_keys=False, width=140).encode())
+        entry, before = {"source": text, "made_from": spec.arguments["content"], **about}, entries()
+        write_bytes(FILE, yaml.safe_dump(before | {name: entry}, sort_keys=False, width=140).encode())
+    other = name in before and before[name].get("made_from") != entry["made_from"]
+    place = ", in place of other data" if other else ""
     said = ", ".join(str(value) if key in ("task", "metric") else f"{key}: {value}" for key, value in about.items())
-    print(f"{text} is now the dataset {name!r}: {said} ({FILE})", flush=True)
+    print(f"{text} is now the dataset {name!r}{place}: {said} ({FILE})", flush=True)
     return name
 
 

@@ -13,7 +13,7 @@ from gt_bench.data.packed import PackedHeader
 from gt_bench.plugins.adapter import GIVEN
 from gt_bench.plugins.argument_space import argument_space
 from gt_bench.plugins.models import is_own
-from gt_bench.schemas import Settings
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.nested import flat
 from gt_models.registry import ModelInfo
 
@@ -56,10 +56,9 @@ def recipe_of(
         OptionError: nothing is left to search, or a key is both set and searched, or has no effect.
     """
     if "model.name" in given:
-        raise OptionError(
-            f"--set model.name: the model is what the command names first: gt-bench try {given['model.name']} "
-            f"{header.name}"
-        )
+        remedy = f"gt-bench try {given['model.name']} {header.name}"
+        problem = "the model is what the command names first"
+        raise OptionError(problem, place="--set", value="model.name", remedy=remedy)
     content: Settings = {"model": {"name": info.name}}
     for rule in _rules()["recipe"]:
         if _holds(rule.get("when", {}), info, header):
@@ -77,13 +76,13 @@ def recipe_of(
         _put(content, key, value)
     if trials is not None:
         if both := [key for key in space or () if key in given]:
-            raise OptionError(f"--set {both[0]}: --space searches this key; leave one of the two out")
+            remedy = "leave one of the two out"
+            raise OptionError("--space searches this key", place="--set", value=both[0], remedy=remedy)
         whole = search_space(info, header, content["model"])
         searched = {key: values for key, values in whole.items() if key not in given} | (space or {})
         if not searched:
-            raise OptionError(
-                f"--search {trials}: nothing is left to search: --set gives {', '.join(whole)}; leave one out"
-            )
+            problem = f"nothing is left to search: --set gives {', '.join(whole)}"
+            raise OptionError(problem, place="--search", value=trials, remedy="leave one out")
         content["search"] = {"trials": trials, "space": searched}
     recipe = validated(Recipe, content, f"gt-bench try {info.name} {header.name}")
     _check_effects(recipe, [key for key, _ in flat(given)], "--set")
@@ -97,10 +96,8 @@ def _check_effects(recipe: Recipe, keys: Iterable[str], option: str) -> None:
     for key in keys:
         other, values = EFFECTS.get(key, ("", ()))
         if other and other not in searched and (value := attrgetter(other)(recipe)) not in values:
-            raise OptionError(
-                f"{option} {key}: it has no effect with {other}={value}, only with {' or '.join(values)}; set {other} "
-                "too, or leave it out"
-            )
+            problem = f"it has no effect with {other}={value}, only with {' or '.join(values)}"
+            raise OptionError(problem, place=option, value=key, remedy=f"set {other} too, or leave it out")
 
 
 def search_space(info: ModelInfo, header: PackedHeader, model: Settings) -> Settings:
@@ -199,7 +196,7 @@ def _put(content: Settings, key: str, value: object) -> None:
     *sections, last = key.split(".")
     for name in sections:
         if not isinstance(content.setdefault(name, {}), dict):
-            raise OptionError(f"--set {key}: {name} is a value, not a section")
+            raise OptionError(f"{name} is a value, not a section", place="--set", value=key)
         content = content[name]
     if value is None:
         content.pop(last, None)

@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from gt_bench.config.schema import nearest
-from gt_bench.plugins.adapter import LEVELS, OwnModelError, adapted, line_of, where
+from gt_bench.plugins.model_errors import OwnModelError, line_of, where
 from gt_bench.runtime.module_loader import imported
 from gt_bench.utils.code_digest import closure
 from gt_bench.utils.digest import digest_of
@@ -28,6 +27,9 @@ from gt_bench.utils.user_code import project_modules, source_digest, source_file
 from gt_bench.utils.versions import version_of
 from gt_models import registry
 from gt_models.registry import ModelInfo
+
+if TYPE_CHECKING:
+    from torch import nn
 
 GROUP = "gt_bench.models"
 
@@ -60,6 +62,11 @@ class Unidentified:
 
 
 _SOURCES: dict[str, Source | Unidentified] = {}
+
+
+def is_known(name: str) -> bool:
+    """Returns whether a name is one of the library or of an installed package, or of a class in a file or a module."""
+    return ":" in name or name.endswith(".py") or name in registry.list_models() or _entry(name) is not None
 
 
 def find(name: str) -> ModelInfo:
@@ -100,13 +107,14 @@ def from_file(name: str, path: Path, cls: str) -> ModelInfo:
         OwnModelError: there is no such file or class, or it is no model.
     """
     if not path.is_file():
-        raise OwnModelError(f"{path}: there is no such file; a model of your own is named path/to/file.py:MyModel")
+        remedy = "a model of your own is named path/to/file.py:MyModel"
+        raise OwnModelError("there is no such file", file=path, remedy=remedy)
     module = _module_of(path.resolve(), str(path))
-    found = _class_of(module, cls, str(path))
+    model = _class_of(module, cls, str(path))
     held = registry._INFOS.get(name)
-    if held is not None and found in (held.cls, getattr(held.cls, "plain", None)):
+    if held is not None and model in (held.cls, getattr(held.cls, "plain", None)):
         return held
-    return _registered(name, found, Source(path.resolve(), path.resolve().parent))
+    return _registered(name, model, Source(path.resolve(), path.resolve().parent))
 
 
 def from_module(name: str) -> ModelInfo:
@@ -116,13 +124,14 @@ def from_module(name: str) -> ModelInfo:
         OwnModelError: it cannot be imported, or is no model.
     """
     try:
-        found = EntryPoint(name, name, GROUP).load()
+        loaded_class = EntryPoint(name, name, GROUP).load()
     except Exception as error:  # a module may raise anything
-        raise OwnModelError(
-            f"{name}: expected package.module:Class that Python can import; it raises {type(error).__name__}: {error}; "
-            "correct the name, or add its folder to PYTHONPATH"
-        ) from error
-    return _of_module(name, found, name)
+        module, _, cls = name.partition(":")
+        file = Path(*module.split(".")).with_suffix(".py")
+        remedy = f"use {file}:{cls}" if file.is_file() else "correct the name, or add its folder to PYTHONPATH"
+        problem = "expected package.module:Class that Python can import; it raises"
+        raise OwnModelError(f"{problem} {type(error).__name__}: {error}", file=name, remedy=remedy) from error
+    return _of_module(name, loaded_class, name)
 
 
 def from_entry_point(entry: EntryPoint) -> ModelInfo:
@@ -135,13 +144,13 @@ def from_entry_point(entry: EntryPoint) -> ModelInfo:
 
 
 def _of_module(name: str, found: object, what: str) -> ModelInfo:
-    cls = _checked(found, what)
+    cls = _checked(found, file=what)
     path = Path(inspect.getfile(cls)).resolve()
     depth = len(cls.__module__.split(".")) - (path.name != "__init__.py")
     return _registered(name, cls, Source(path, path.parents[depth]))
 
 
-def from_class(cls: type[nn.Module]) -> ModelInfo:
+def from_class(cls: "type[nn.Module]") -> ModelInfo:
     """Registers a class that a program passes to `gt_bench.evaluate`.
 
     A class at the top level of an imported module is found by its file or module, as it is there now. Any other class
@@ -150,7 +159,7 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
     Raises:
         OwnModelError: it is no model.
     """
-    _checked(cls, repr(cls))
+    _checked(cls, file=getattr(cls, "__name__", type(cls).__name__))
     if cls.__module__.startswith("gt_models."):
         return next(
             registry.model_info(name) for name in registry.list_models() if registry.model_info(name).cls is cls
@@ -196,44 +205,44 @@ def files_digest(model: str) -> str | None:
     return _SOURCES[model].digest if is_own(model) else None
 
 
-def taken_names() -> list[str]:
-    """Returns a line for each installed entry point whose name is taken."""
+def taken_names() -> list[OwnModelError]:
+    """Return an error for each installed entry point whose name is taken, with the name as its value."""
     library: set[str] = set(registry.list_models()) - set(_SOURCES)
     seen: dict[str, EntryPoint] = {}
-    wrong: list[str] = []
+    wrong: list[OwnModelError] = []
     for entry in entry_points(group=GROUP):
         other = f"the model {entry.name!r} of gt_models" if entry.name in library else None
         if entry.name in seen and seen[entry.name].value != entry.value:
             other = f"{seen[entry.name].value!r} of {package_of(seen[entry.name])}"
         if other:
-            wrong.append(f"{described(entry)}: the name is taken by {other}; rename it")
+            problem = f"the name is taken by {other}"
+            wrong.append(OwnModelError(problem, file=described(entry), value=entry.name, remedy="rename it"))
         seen.setdefault(entry.name, entry)
     return wrong
 
 
 def _entry(name: str) -> EntryPoint | None:
-    found = list(entry_points(group=GROUP, name=name))
-    if len({entry.value for entry in found}) > 1:
-        raise OwnModelError(next(line for line in taken_names() if f" {name} = " in line))
-    return found[0] if found else None
+    providers = list(entry_points(group=GROUP, name=name))
+    if len({entry.value for entry in providers}) > 1:
+        raise next(error for error in taken_names() if error.value == name)
+    return providers[0] if providers else None
 
 
-def _registered(name: str, cls: type[nn.Module], source: Source | Unidentified) -> ModelInfo:
+def _registered(name: str, cls: "type[nn.Module]", source: Source | Unidentified) -> ModelInfo:
     """Adds a class to the registry under `name`. Raises OwnModelError if the name is taken."""
     stated = next((info for key, info in registry._INFOS.items() if info.cls is cls and key not in _SOURCES), None)
     if stated is not None:
         info = replace(stated, name=name)
     else:
+        from gt_bench.plugins.adapter import adapted
         from gt_models.encodings import ENCODINGS
 
         arrays = tuple(sorted({array for encoding in ENCODINGS.values() for array in encoding.arrays}))
-        info = ModelInfo(name, adapted(cls), LEVELS, "not stated", arrays)
+        info = ModelInfo(name, adapted(cls), ("node", "graph"), "not stated", arrays)
     held = registry._INFOS.get(name)
     if held is not None and name not in _SOURCES:
-        raise OwnModelError(
-            f"{where(cls, '__init__')}: the name {name!r} is taken by {held.cls.__module__}.{held.cls.__name__}; "
-            "rename the class"
-        )
+        problem = f"the name {name!r} is taken by {held.cls.__module__}.{held.cls.__name__}"
+        raise OwnModelError(problem, **where(cls, "__init__"), value=name, remedy="rename the class")
     registry._INFOS[name], _SOURCES[name] = info, source
     return info
 
@@ -250,13 +259,18 @@ def _module_of(path: Path, shown: str) -> ModuleType:
             del registry._INFOS[key]
             registry._INFOS.update({key: before[key]} if key in before else {})
             raise OwnModelError(
-                f"{shown}, line {line_of(info.cls)}: register_model({key!r}): the name is taken by another model; "
-                "choose another"
+                f"register_model({key!r}): the name is taken by another model",
+                file=shown,
+                place=f"line {line_of(info.cls)}",
+                value=key,
+                remedy="choose another",
             )
     return module
 
 
-def _class_of(module: ModuleType, name: str, shown: str) -> type[nn.Module]:
+def _class_of(module: ModuleType, name: str, shown: str) -> "type[nn.Module]":
+    from torch import nn
+
     classes = [
         n
         for n, v in vars(module).items()
@@ -264,23 +278,24 @@ def _class_of(module: ModuleType, name: str, shown: str) -> type[nn.Module]:
     ]
     if not name:
         if len(classes) != 1:
-            raise OwnModelError(
-                f"{shown}: has {len(classes)} models ({', '.join(classes) or 'none'}); name one: "
-                f"{shown}:{(classes or ['MyModel'])[0]}"
-            )
+            problem = f"has {len(classes)} models ({', '.join(classes) or 'none'})"
+            raise OwnModelError(problem, file=shown, remedy=f"name one: {shown}:{(classes or ['MyModel'])[0]}")
         name = classes[0]
     if not hasattr(module, name):
-        raise OwnModelError(
-            f"{shown}: has no class {name!r}{nearest(name, classes)}; it has: {', '.join(classes) or 'none'}"
-        )
-    found = getattr(module, name)
-    return _checked(found, f"{shown}, line {line_of(found)}: {name}")
+        problem, remedy = f"has no class {name!r}{nearest(name, classes)}", f"it has: {', '.join(classes) or 'none'}"
+        raise OwnModelError(problem, file=shown, value=name, remedy=remedy)
+    model = getattr(module, name)
+    return _checked(model, file=shown, place=f"line {line_of(model)}: {name}")
 
 
-def _checked(found: object, what: str) -> type[nn.Module]:
-    if inspect.isclass(found) and issubclass(found, nn.Module):
-        return found
-    kind = "a class" if inspect.isclass(found) else f"a {type(found).__name__}"
-    raise OwnModelError(
-        f"{what} is {kind}; expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):"
-    )
+def _checked(model: object, **at: str) -> "type[nn.Module]":
+    from torch import nn
+
+    if inspect.isclass(model) and issubclass(model, nn.Module):
+        return model
+    if isinstance(model, nn.Module):
+        name = type(model).__name__
+        raise OwnModelError(f"is an instance of {name}", **at, value=name, remedy=f"pass the class: {name}")
+    kind = "a class" if inspect.isclass(model) else f"a {type(model).__name__}"
+    remedy = "expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):"
+    raise OwnModelError(f"is {kind}", **at, remedy=remedy)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gt_bench.config.grid import Grid
+from gt_bench.config.option_text import OptionError
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.prepare import prepared_dataset
@@ -30,9 +31,8 @@ from gt_bench.experiment.run import Experiment
 from gt_bench.provenance.staleness import recipe_now
 from gt_bench.provenance.submission import marked
 from gt_bench.provenance.transfer import differences, kind_differences
-from gt_bench.records.run import Verification
+from gt_bench.records.run import RunRecord, Verification
 from gt_bench.runtime.startup import prepare_process
-from gt_bench.schemas import Record
 from gt_bench.store.predictions import same_value
 from gt_bench.store.run_store import FINAL, Store, StoreError
 from gt_bench.store.shipped_files import Shipped, content_problems, read, write
@@ -69,23 +69,22 @@ class Verified:
         return self.outcome in (EQUAL, CLOSE)
 
 
-def chosen_seeds(one: Shipped, runs: int, seeds: Sequence[int] = ()) -> list[int]:
+def chosen_seeds(shipped: Shipped, runs: int, seeds: Sequence[int] = ()) -> list[int]:
     """Returns the seeds to compute again: `seeds`, or else `runs` seeds drawn by the digest of the file.
 
     Raises:
-        RecipeError: the file has no such seed, or fewer runs.
+        OptionError: the file has no such seed, or fewer runs.
     """
-    known = [r["deterministic"]["seed"] for r in one.records if r["deterministic"]["status"] in FINAL]
+    known = [r.run.seed for r in shipped.records if r.run.status in FINAL]
     if unknown := [seed for seed in seeds if seed not in known]:
-        raise RecipeError(
-            f"--seed {unknown[0]}: {one.path} has no finished run with this seed; expected one of "
-            f"{', '.join(map(str, known))}"
-        )
+        problem = f"{shipped.path} has no finished run with this seed; expected one of {', '.join(map(str, known))}"
+        raise OptionError(problem, place="--seed", value=unknown[0])
     if seeds:
         return list(dict.fromkeys(seeds))
     if runs > len(known):
-        raise RecipeError(f"--runs {runs}: {one.path} has {len(known)} finished runs; use --runs {len(known)} or less")
-    draw = random.Random(hashlib.sha256(read_bytes(one.path)).digest())
+        problem, remedy = f"{shipped.path} has {len(known)} finished runs", f"use --runs {len(known)} or less"
+        raise OptionError(problem, place="--runs", value=runs, remedy=remedy)
+    draw = random.Random(hashlib.sha256(read_bytes(shipped.path)).digest())
     return sorted(draw.sample(known, runs))
 
 
@@ -107,35 +106,34 @@ def verify(path: Path, grid: Grid, runs: int = 1, seeds: Sequence[int] = (), mar
         RecipeError: the cell does not exist, or its runs would have other keys here.
         DatasetError: the dataset is not available here, or is damaged. Otherwise missing data are prepared.
     """
-    one = read(path)
-    if problems := content_problems(one):
-        raise StoreError("\n".join(["nothing is computed:", *problems, f"see `gt-bench submit {path}`"]))
-    wanted, experiment = chosen_seeds(one, runs, seeds), _experiment(one, grid)
-    theirs = {record["deterministic"]["seed"]: record for record in one.records}
+    shipped = read(path)
+    if problems := content_problems(shipped):
+        lines = [f"{path}: {line}" for line in problems]
+        raise StoreError("\n".join(["nothing is computed:", *lines]), remedy=f"see `gt-bench submit {path}`")
+    wanted, experiment = chosen_seeds(shipped, runs, seeds), _experiment(shipped, grid)
+    theirs = {record.run.seed: record for record in shipped.records}
     for seed in wanted:
         _check_key(experiment, theirs[seed], path)
     pairs = []
     for seed in wanted:
-        _tell(f"{one.cell}: seed {seed} is computed again")
+        _tell(f"{shipped.cell}: seed {seed} is computed again")
         if experiment.source:
             experiment.source.run(seed)
         pairs.append((theirs[seed], experiment.run(seed, on_epoch=_progress(seed, experiment.recipe.reports))[0]))
-    found = compare(pairs, one.records, grid.run.verdict.level)
-    if mark and all(verified.is_verified for verified in found):
-        earlier = [r["deterministic"]["seed"] for r in one.records if r.get("verified") == Verification.RECOMPUTED]
-        write(marked(one, None, [*earlier, *wanted]))
-    return found
+    outcomes = compare(pairs, shipped.records, grid.run.verdict.level)
+    if mark and all(verified.is_verified for verified in outcomes):
+        earlier = [r.run.seed for r in shipped.records if r.verified == Verification.RECOMPUTED]
+        write(marked(shipped, None, [*earlier, *wanted]))
+    return outcomes
 
 
-def _experiment(one: Shipped, grid: Grid) -> Experiment:
-    cell = grid.find(one.cell)
+def _experiment(shipped: Shipped, grid: Grid) -> Experiment:
+    cell = grid.find(shipped.cell)
     try:
-        recipe = recipe_now(one, one.records[0]["deterministic"]["recipe"], load_recipe(cell.recipe_path), grid, cell)
+        recipe = recipe_now(shipped, shipped.records[0].run.recipe, load_recipe(cell.recipe_path), grid, cell)
     except KeyError as error:
-        raise RecipeError(
-            f"{one.path}: the value of {error.args[0]} is not in the search space of {cell.recipe_path}; see "
-            f"`gt-bench submit {one.path}`"
-        ) from None
+        problem = f"the value of {error.args[0]} is not in the search space of {cell.recipe_path}"
+        raise RecipeError(problem, file=shipped.path, remedy=f"see `gt-bench submit {shipped.path}`") from None
     packed = prepared_dataset(cell.dataset, DATA, grid.run.mirrors, _tell)
     encode_for(recipe, packed, DATA)
     if recipe.start:
@@ -144,17 +142,20 @@ def _experiment(one: Shipped, grid: Grid) -> Experiment:
     return experiment_of(cell, recipe, grid, Store(FOLDER), DATA, allocator)
 
 
-def _check_key(experiment: Experiment, record: Record, path: Path) -> None:
+def _check_key(experiment: Experiment, record: RunRecord, path: Path) -> None:
     """Raises RecipeError if the run of a record would have another key here."""
-    run = record["deterministic"]
-    if experiment.digest(run["seed"]) == record["digest"]:
+    run = record.run
+    if experiment.digest(run.seed) == record.digest:
         return
-    here = {**experiment.digests, **experiment.versions, "recipe": experiment.decisive(run["seed"])}
-    there = {**run["digests"], **run["versions"], "recipe": run["recipe"]}
+    here = {**experiment.digests.to_disk(), **experiment.versions, "recipe": experiment.decisive(run.seed)}
+    there = {**run.digests.to_disk(), **run.versions, "recipe": run.recipe}
     keys = sorted(key for key in {*here, *there} if here.get(key) != there.get(key))
     raise RecipeError(
-        f"{path}: seed {run['seed']}: {', '.join(keys or ['split'])} of its run is not the one of this checkout, so "
-        f"nothing is computed; `gt-bench submit {path}` reports what differs"
+        f"{', '.join(keys or ['split'])} of its run is not the one of this checkout, so nothing is computed",
+        file=path,
+        place=f"seed {run.seed}",
+        value=keys,
+        remedy=f"`gt-bench submit {path}` reports what differs",
     )
 
 
@@ -170,7 +171,7 @@ def _progress(seed: int, epochs: int) -> Callable[[int, dict[str, float]], None]
     return tell
 
 
-def compare(pairs: Sequence[tuple[Record, Record]], records: Sequence[Record], level: float) -> list[Verified]:
+def compare(pairs: Sequence[tuple[RunRecord, RunRecord]], records: Sequence[RunRecord], level: float) -> list[Verified]:
     """Compares records with recomputed ones.
 
     Args:
@@ -180,27 +181,27 @@ def compare(pairs: Sequence[tuple[Record, Record]], records: Sequence[Record], l
     """
     alike = [pair for pair in pairs if not kind_differences(*pair)]
     others = [pair for pair in pairs if pair not in alike]
-    found = [_bitwise(*pair) for pair in alike]
+    outcomes = [_bitwise(*pair) for pair in alike]
     if others:
         outcome, why = _tolerance(others, records, level)
-        found += [_elsewhere(*pair, outcome, why) for pair in others]
-    return sorted(found, key=lambda one: one.seed)
+        outcomes += [_elsewhere(*pair, outcome, why) for pair in others]
+    return sorted(outcomes, key=lambda seed: seed.seed)
 
 
-def _bitwise(theirs: Record, ours: Record) -> Verified:
+def _bitwise(theirs: RunRecord, ours: RunRecord) -> Verified:
     keys = differences(theirs, ours)
     why = f"same kind of processor; differs in {keys}" if keys else "same kind of processor; equal bit for bit"
     return _verified(theirs, ours, DIFFERENT if keys else EQUAL, why)
 
 
-def _elsewhere(theirs: Record, ours: Record, outcome: str, why: str) -> Verified:
+def _elsewhere(theirs: RunRecord, ours: RunRecord, outcome: str, why: str) -> Verified:
     other = f"differs: {', '.join(kind_differences(theirs, ours))}"
     if not differences(theirs, ours):
         return _verified(theirs, ours, EQUAL, f"equal bit for bit ({other})")
     exact = [key for key in differences(theirs, ours).split(", ") if key not in ROUNDED]
     if exact:
         return _verified(theirs, ours, DIFFERENT, f"{', '.join(exact)} does not depend on the processor, but differs")
-    if theirs["measured"]["device"] == ours["measured"]["device"]:
+    if theirs.measured.device == ours.measured.device:
         a, b = (_first_loss(record) for record in (theirs, ours))
         if a is not None and b is not None and not math.isclose(a, b, rel_tol=FIRST_LOSS):
             return _verified(
@@ -209,20 +210,22 @@ def _elsewhere(theirs: Record, ours: Record, outcome: str, why: str) -> Verified
     return _verified(theirs, ours, outcome, f"{why} ({other})")
 
 
-def _first_loss(record: Record) -> float | None:
-    return next((loss for loss in record["deterministic"]["epochs"]["train_loss"] if loss is not None), None)
+def _first_loss(record: RunRecord) -> float | None:
+    return next((loss for loss in record.run.epochs["train_loss"] if loss is not None), None)
 
 
-def _tolerance(pairs: Sequence[tuple[Record, Record]], records: Sequence[Record], level: float) -> tuple[str, str]:
+def _tolerance(
+    pairs: Sequence[tuple[RunRecord, RunRecord]], records: Sequence[RunRecord], level: float
+) -> tuple[str, str]:
     """Returns (CLOSE, DIFFERENT or UNDECIDED, what was compared) of the mean difference of the test metrics."""
-    tests = [(theirs["deterministic"]["test"], ours["deterministic"]["test"]) for theirs, ours in pairs]
+    tests = [(theirs.run.test, ours.run.test) for theirs, ours in pairs]
     known = [(a, b) for a, b in tests if a is not None and b is not None]
     if not known:
         return UNDECIDED, "no test metric to compare"
     difference = statistics.fmean(b - a for a, b in known)
     if all(same_value(b, a) for a, b in known):
         return CLOSE, "the test metric is equal up to rounding"
-    every = [test for record in records if (test := record["deterministic"]["test"]) is not None]
+    every = [test for record in records if (test := record.run.test) is not None]
     if len(every) < 2:
         return UNDECIDED, (
             f"the test metric differs by {difference:.4g}, and one run has no deviation to compare it with; recompute "
@@ -235,23 +238,23 @@ def _tolerance(pairs: Sequence[tuple[Record, Record]], records: Sequence[Record]
     return (CLOSE if abs(difference) <= limit else DIFFERENT), said
 
 
-def _verified(theirs: Record, ours: Record, outcome: str, why: str) -> Verified:
-    return Verified(
-        theirs["deterministic"]["seed"], outcome, why, theirs["deterministic"]["test"], ours["deterministic"]["test"]
-    )
+def _verified(theirs: RunRecord, ours: RunRecord, outcome: str, why: str) -> Verified:
+    return Verified(theirs.run.seed, outcome, why, theirs.run.test, ours.run.test)
 
 
-def as_json(path: Path, found: Sequence[Verified]) -> dict[str, object]:
-    """Returns the comparison as documented in docs/json.md."""
+def as_json(path: Path, seeds: Sequence[Verified]) -> dict[str, object]:
+    """Returns the comparison as documented in docs/json_output.md."""
     return {
         "file": str(path),
-        "verified": all(one.is_verified for one in found),
-        "seeds": [json.loads(json.dumps(vars(one))) for one in found],
+        "verified": all(seed.is_verified for seed in seeds),
+        "seeds": [json.loads(json.dumps(vars(seed))) for seed in seeds],
     }
 
 
-def lines(path: Path, found: Sequence[Verified]) -> list[str]:
+def lines(path: Path, seeds: Sequence[Verified]) -> list[str]:
     """Returns the comparison as text."""
-    good = sum(one.is_verified for one in found)
-    each = [f"seed {one.seed}: {one.outcome}: test {one.recorded} and {one.recomputed}; {one.why}" for one in found]
-    return [*each, f"{path}: {good} of {len(found)} recomputed seeds confirm the records"]
+    good = sum(seed.is_verified for seed in seeds)
+    each = [
+        f"seed {seed.seed}: {seed.outcome}: test {seed.recorded} and {seed.recomputed}; {seed.why}" for seed in seeds
+    ]
+    return [*each, f"{path}: {good} of {len(seeds)} recomputed seeds confirm the records"]

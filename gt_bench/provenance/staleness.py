@@ -3,46 +3,31 @@
 import contextlib
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from gt_bench.config.cuts import limits_in
+from gt_bench.config.cell_recipe import limited
+from gt_bench.config.components import code_of, run_versions
+from gt_bench.config.cuts import limits_of
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_section import Choice
+from gt_bench.data.packed import PackedDataset
+from gt_bench.data.registry import get_spec
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.experiment import modified_code
-from gt_bench.experiment.cell import limited
-from gt_bench.experiment.components import code_of, run_versions
 from gt_bench.plugins.models import files_digest, is_own
-from gt_bench.schemas import Origins, Record, Settings
+from gt_bench.records.cell import Origins
+from gt_bench.records.freshness import Freshness, Unknown
+from gt_bench.records.run import RunRecord
+from gt_bench.records.state import Stale, StalePart
 from gt_bench.store.shipped_files import Shipped
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError, UserError
-
-UNCHECKED = "code changed since the last check (`gt-bench check`)"
-
-
-@dataclass(frozen=True)
-class Freshness:
-    """Freshness of a shipped cell.
-
-    Attributes:
-        stale: parts that would be computed differently now.
-        unknown: parts that cannot be compared.
-    """
-
-    stale: list[str]
-    unknown: list[str]
-
-    @property
-    def text(self) -> str:
-        """The freshness as text."""
-        parts = [f"stale: {', '.join(self.stale)}"] if self.stale else []
-        return "; ".join(parts + ([f"unknown: {', '.join(self.unknown)}"] if self.unknown else [])) or "up to date"
+from gt_bench.utils.json_types import Settings
+from gt_bench.utils.versions import modules_of_encodings
 
 
 def freshness(shipped: Shipped, grid: Grid) -> Freshness:
@@ -56,22 +41,21 @@ def freshness(shipped: Shipped, grid: Grid) -> Freshness:
         shipped: the shipped cell.
         grid: the grid.
     """
-    from gt_bench.data.registry import get_spec
-
     try:
         cell = grid.find(shipped.cell)
         spec = get_spec(cell.dataset)
     except (RecipeError, DatasetError):
-        return Freshness(["the cell no longer exists"], [])
-    stale, unknown = [], []
-    runs = [r["deterministic"] for r in shipped.records]
+        return Freshness([Stale(part=StalePart.CELL)], [])
+    stale: list[Stale] = []
+    unknown: list[Unknown] = []
+    runs = [r.run for r in shipped.records]
     if _recipe_changed(shipped, grid, cell):
-        stale.append("recipe")
+        stale.append(Stale(part=StalePart.RECIPE))
     changed, unchecked = _code_changed(shipped, spec.task)
     stale += changed
-    unknown += [UNCHECKED] if unchecked else []
-    if "start" in runs[0]["recipe"]:
-        unknown.append("the run that it starts from")
+    unknown += [Unknown.CODE] if unchecked else []
+    if "start" in runs[0].recipe:
+        unknown.append(Unknown.START)
     data = Path("data")
     on_disk = (data / "packed" / cell.dataset / "header.json").exists()
     current: dict[Literal["data", "encodings"], str | None] = {
@@ -80,10 +64,10 @@ def freshness(shipped: Shipped, grid: Grid) -> Freshness:
     }
     for what, now in current.items():
         if now is None:
-            unknown.append(f"{what} ({'computed by other code' if on_disk else 'not available'})")
-        elif {r["digests"][what] for r in runs} != {now}:
-            stale.append(what)
-    return Freshness(stale, unknown)
+            unknown.append(Unknown(what))
+        elif {getattr(r.digests, what) for r in runs} != {now}:
+            stale.append(Stale(part=StalePart(what)))
+    return Freshness(stale, unknown, on_disk)
 
 
 def compare_golden_values(shipped: Iterable[Shipped], grid: Grid) -> dict[str, str | None]:
@@ -92,66 +76,68 @@ def compare_golden_values(shipped: Iterable[Shipped], grid: Grid) -> dict[str, s
     Returns:
         By cell with golden values how its golden run differs from the stored values, or None if it does not.
     """
-    from gt_bench.data.registry import get_spec
-
     wanted: dict[str, str] = {}
-    for one in shipped:
+    for file in shipped:
         with contextlib.suppress(UserError, KeyError):
-            wanted |= _reference(one, get_spec(grid.find(one.cell).dataset).task)
+            wanted |= _reference(file, get_spec(grid.find(file.cell).dataset).task)
     return modified_code.differences(wanted, say=partial(print, file=sys.stderr, flush=True))
 
 
-def code_now(record: Record, task: str) -> str | None:
+def code_now(record: RunRecord, task: str) -> str | None:
     """Returns the digest of the current code for a record's run, None if the model cannot be imported."""
-    model = record["deterministic"]["recipe"]["model"]["name"]
+    model = record.run.recipe["model"]["name"]
     try:
         return code_of(None if is_own(model) else model, task)
     except (KeyError, ModuleNotFoundError, SyntaxError, UserError):
         return None
 
 
-def _code_changed(shipped: Shipped, task: str) -> tuple[list[str], bool]:
+def _code_changed(shipped: Shipped, task: str) -> tuple[list[Stale], bool]:
     """Returns differences of versions, files or golden values, and whether golden values must be compared first."""
-    ran = shipped.records[0]["deterministic"]
-    model = ran["recipe"]["model"]["name"]
+    ran = shipped.records[0].run
+    model = ran.recipe["model"]["name"]
     try:
-        inductive = {"inductive": True} if "inductive" in ran["versions"] else {}  # a property of the data
-        now = run_versions(None if is_own(model) else model, task, ran["recipe"] | inductive)
+        inductive = {"inductive": True} if "inductive" in ran.versions else {}  # a property of the data
+        now = run_versions(None if is_own(model) else model, task, ran.recipe | inductive)
         files = files_digest(model)
     except (KeyError, ModuleNotFoundError, SyntaxError, UserError):
-        return ["code"], False
+        return [Stale(part=StalePart.CODE)], False
     if code_now(shipped.records[0], task) is None:
-        return ["code"], False
+        return [Stale(part=StalePart.CODE)], False
     changed = [
-        f"{component} (version {then}, {f'now {now[component]}' if component in now else 'removed'}"
-        f"{': these records were computed by newer code' if then > now.get(component, then) else ''})"
-        for component, then in ran["versions"].items()
+        Stale(part=StalePart.VERSION, component=component, then=then, now=now.get(component))
+        for component, then in ran.versions.items()
         if now.get(component) != then
     ]
-    changed += [f"{component} (no version in the records)" for component in now if component not in ran["versions"]]
-    changed += ["files"] if files != ran["digests"].get("files") else []
-    changed += ["modified code"] if any("modified" in r["deterministic"]["digests"] for r in shipped.records) else []
+    changed += [
+        Stale(part=StalePart.VERSION, component=component, now=version)
+        for component, version in now.items()
+        if component not in ran.versions
+    ]
+    changed += [Stale(part=StalePart.FILES)] if files != ran.digests.files else []
+    changed += [Stale(part=StalePart.MODIFIED)] if any(r.run.digests.modified for r in shipped.records) else []
     reference = _reference(shipped, task)
     known = modified_code.known_differences(reference)
-    changed += [f"code ({text})" for text in known.values() if text and not changed]
+    changed += [Stale(part=StalePart.CODE, difference=text) for text in known.values() if text and not changed]
     return changed, any(cell not in known for cell in reference)
 
 
 def _reference(shipped: Shipped, task: str) -> dict[str, str]:
-    """Returns the cell whose golden values apply to the records, and its code. Empty if the code has not changed."""
-    model = shipped.records[0]["deterministic"]["recipe"]["model"]["name"]
-    if {record["measured"]["code"] for record in shipped.records} == {code_now(shipped.records[0], task)}:
+    """Returns the cells whose golden values apply to the records, and their code. Empty if no code has changed."""
+    ran = shipped.records[0].run
+    if {record.measured.code for record in shipped.records} == {code_now(shipped.records[0], task)}:
         return {}
-    return modified_code.reference_of(shipped.cell, model, task)
+    components = {*ran.versions, *modules_of_encodings(ran.recipe["encodings"])}
+    return modified_code.references_of(shipped.cell, ran.recipe["model"]["name"], task, components)
 
 
 def _recipe_changed(shipped: Shipped, grid: Grid, cell: Cell) -> bool:
-    ran = shipped.records[0]["deterministic"]["recipe"]
+    ran = shipped.records[0].run.recipe
     try:
         now = recipe_now(shipped, ran, load_recipe(cell.recipe_path), grid, cell)
     except (RecipeError, KeyError):
         return True
-    return without_source(now.decisive()) != without_source(ran) or list(now.seeds) != list(shipped.result["seeds"])
+    return without_source(now.decisive()) != without_source(ran) or list(now.seeds) != list(shipped.result.seeds)
 
 
 def recipe_now(shipped: Shipped, ran: Settings, recipe: Recipe, grid: Grid, cell: Cell) -> Recipe:
@@ -162,7 +148,7 @@ def recipe_now(shipped: Shipped, ran: Settings, recipe: Recipe, grid: Grid, cell
     Raises:
         RecipeError, KeyError: the current search space does not contain the chosen values.
     """
-    limits = {cell.cell: limits_in(shipped.result["reduced"])}
+    limits = {cell.cell: limits_of(shipped.result.reduced)}
     if recipe.search is not None:
         recipe = recipe.with_values(searched_values(recipe, ran))
     return limited(recipe, grid.model_copy(update={"limits": limits}), cell)[0]
@@ -198,7 +184,7 @@ def _data_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | None:
     header = valid(spec, data / "packed" / spec.name)
     if header is not None:
         return header.digest
-    return shipped.origins.get("data") if shipped.origins.get("spec") == spec.digest else None
+    return shipped.origins.data if shipped.origins.spec == spec.digest else None
 
 
 def _encodings_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | None:
@@ -207,23 +193,23 @@ def _encodings_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | Non
     here = _encodings_here(requests, spec, data)
     if here is not None:
         return here
-    return shipped.origins.get("encodings") if shipped.origins.get("algorithms") == _algorithms(requests) else None
+    return shipped.origins.encodings if shipped.origins.algorithms == _algorithms(requests) else None
 
 
-def _requests(records: list[Record]) -> dict[str, Settings]:
+def _requests(records: list[RunRecord]) -> dict[str, Settings]:
     """Returns the encodings of the runs of a cell."""
-    return records[0]["deterministic"]["recipe"].get("encodings") or {}
+    return records[0].run.recipe.get("encodings") or {}
 
 
 def _encodings_here(requests: dict[str, Settings], spec: DatasetSpec, data: Path) -> str | None:
     """Returns the digest of the encodings on disk, else of those for the data on disk, None without data."""
     if not requests:
         return digest_of({})
-    from gt_bench.data.packed import PackedDataset
-    from gt_bench.encodings.cache import EncodedDataset, encodings_digest
 
     try:
         packed = PackedDataset.open(data / "packed" / spec.name)
+        from gt_bench.encodings.cache import EncodedDataset, encodings_digest  # loads torch
+
         try:
             return EncodedDataset(packed, data / "encodings" / spec.name, requests).digest
         except DatasetError:
@@ -242,18 +228,17 @@ def _algorithms(requests: dict[str, Settings]) -> dict[str, str] | None:
         return None
 
 
-def origins_of(cell: Cell, records: list[Record], data: Path) -> Origins:
+def origins_of(cell: Cell, records: list[RunRecord], data: Path) -> Origins:
     """Returns the origins of the records' data and encodings, if those on disk are the ones that the records name."""
     from gt_bench.data.prepare import valid
-    from gt_bench.data.registry import get_spec
 
-    digests, spec = [r["deterministic"]["digests"] for r in records], get_spec(cell.dataset)
+    digests, spec = [r.run.digests for r in records], get_spec(cell.dataset)
     header = valid(spec, data / "packed" / cell.dataset)
-    if header is None or {d["data"] for d in digests} != {header.digest}:
-        return {}
-    origins: Origins = {"data": header.digest, "spec": spec.digest}
+    if header is None or {d.data for d in digests} != {header.digest}:
+        return Origins()
+    origins = Origins(data=header.digest, spec=spec.digest)
     requests = _requests(records)
     encodings = _encodings_here(requests, spec, data)
-    if requests and {d["encodings"] for d in digests} == {encodings}:
-        origins |= {"encodings": encodings, "algorithms": _algorithms(requests)}
+    if requests and {d.encodings for d in digests} == {encodings}:
+        return origins.model_copy(update={"encodings": encodings, "algorithms": _algorithms(requests)})
     return origins

@@ -3,15 +3,17 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.data.registry import get_spec
 from gt_bench.provenance.staleness import code_now, compare_golden_values, freshness, origins_of, searched_values
-from gt_bench.schemas import Record, Result
+from gt_bench.records.cell import CellResult, Imported
+from gt_bench.records.run import RunRecord
+from gt_bench.runtime import checkout
 from gt_bench.store import predictions
-from gt_bench.store.record_checks import is_trial, stored_problem
+from gt_bench.store.record_checks import is_trial, missing_records, stored_problem
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.store.shipped_files import (
     ROOT,
@@ -23,6 +25,7 @@ from gt_bench.store.shipped_files import (
     shipped_paths,
     write,
 )
+from gt_bench.store.uncommitted import DIRTY, commits, is_uncommitted
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_json
 from gt_bench.utils.paths import record_file
@@ -60,41 +63,39 @@ def export_cell(
     """
     store = store or Store()
     result = read_result(results / f"{cell.cell}.json", cell.cell)
-    if result is None or not result["runs"]:
+    if result is None or not result.runs:
         return None
     records = []
-    for digest in result["runs"]:
+    for digest in result.runs:
         record = store.get(digest)
         if record is None:
-            raise StoreError(
-                f"{store.folder(digest)}/record.json is missing; compute it again by `python -m stages.train "
-                f"{cell.cell}`"
-            )
+            remedy = f"compute it again by `python -m stages.train {cell.cell}`"
+            raise StoreError("is missing", file=store.folder(digest) / "record.json", remedy=remedy)
         records.append(record)
     path, trials = record_file(cell.cell, root), _trials(cell, records, store)
-    if any("modified" in record["deterministic"]["digests"] for record in (*records, *trials)):
+    if any(record.run.digests.modified for record in (*records, *trials)):
         raise StoreError(
-            f"{cell.cell} is not exported: its runs used modified code, which computes other golden values under the "
-            f"same versions; raise the version (`python -m gt_bench.testing.check_grid {cell.cell}` names it) and "
-            "train again, or undo the change"
+            "not exported: its runs used modified code, which computes other golden values under the same versions",
+            place=cell.cell,
+            remedy=f"raise the version (`python -m gt_bench.testing.check_grid {cell.cell}` names it) and train again, "
+            "or undo the change",
         )
-    exported = cast(Result, {k: v for k, v in result.items() if k != "imported"})
-    shipped = Shipped(
-        path, exported, records, origins_of(cell, records, data), sorted(trials, key=lambda r: r["digest"])
-    )
+    exported = CellResult.from_disk({k: v for k, v in result.to_disk().items() if k != "imported"})
+    shipped = Shipped(path, exported, records, origins_of(cell, records, data), sorted(trials, key=lambda r: r.digest))
     wrong = problems_of(shipped, root)
     if wrong:
-        raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
+        raise StoreError("\n".join(["not exported:", *wrong]), place=cell.cell)
     if not dirty and (changed := commit_of_changed_code(cell, records)):
         raise StoreError(
-            f"{cell.cell} is not exported: the code of its runs differs from commit {changed[:12]}; commit that code, "
-            "or delete those records and train again, or use --dirty"
+            f"not exported: the code of its runs differs from commit {changed[:12]}",
+            place=cell.cell,
+            value=changed,
+            remedy="commit that code, or delete those records and train again, or use --dirty",
         )
-    if path.exists() and not replace and result["reduced"] and not (old := read(path)).result["reduced"]:
-        raise StoreError(
-            f"{path} contains {len(old.records)} runs at full settings, but this cell is reduced "
-            f"({', '.join(result['reduced'])}); use --replace to overwrite it"
-        )
+    if path.exists() and not replace and result.reduced and not (old := read(path)).result.reduced:
+        problem = f"contains {len(old.records)} runs at full settings, but this cell is reduced "
+        reduced = ", ".join(map(str, result.reduced))
+        raise StoreError(f"{problem}({reduced})", file=path, remedy="use --replace to overwrite it")
     predictions.ship(path, records, store)
     return write(shipped)
 
@@ -120,41 +121,40 @@ def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False
     print_text(f"{written} cells exported; {len(without)} without a run{some}{remedy}")
 
 
-def commit_of_changed_code(cell: Cell, records: list[Record]) -> str | None:
+def commit_of_changed_code(cell: Cell, records: list[RunRecord]) -> str | None:
     """Returns the commit that the code of a run differs from, None if the code of every run is committed.
 
-    Code counts as committed if it is in the commit of the run or, committed later, in the current one.
+    Code counts as committed if it is in the commit of the run or, committed later, in the current one. The code of the
+    earlier sessions of a run is known by their commits only.
     """
-    from gt_bench.data.registry import get_spec
-    from gt_bench.runtime import environment
-
-    changed = [r for r in records if (r["measured"]["environment"].get("commit") or "").endswith("-dirty")]
+    changed = [r for r in records if is_uncommitted(r)]
     if not changed:
         return None
-    head, task = environment.commit(), get_spec(cell.dataset).task
-    if head and not head.endswith("-dirty") and all(r["measured"]["code"] == code_now(r, task) for r in changed):
+    head, task = checkout.commit(), get_spec(cell.dataset).task
+    later = all(len(commits(r)) == 1 and r.measured.code == code_now(r, task) for r in changed)
+    if head and not head.endswith(DIRTY) and later:
         return None
-    return min(r["measured"]["environment"]["commit"] or "" for r in changed)
+    return min(commit for r in changed for commit in commits(r) if commit.endswith(DIRTY))
 
 
-def _trials(cell: Cell, records: list[Record], store: Store) -> list[Record]:
+def _trials(cell: Cell, records: list[RunRecord], store: Store) -> list[RunRecord]:
     """Returns the runs of the cell's search in the store, with the data and versions of its records."""
-    recipe, ran = load_recipe(cell.recipe_path), records[0]["deterministic"]
+    recipe, ran = load_recipe(cell.recipe_path), records[0].run
     if recipe.search is None:
         return []
-    found = []
-    made_by = ran["digests"]["data"], ran["digests"].get("modified"), ran["versions"]
-    for trial in store.records(ran["digests"]["data"]):
-        run = trial["deterministic"]
-        if not is_trial(trial) or (run["digests"]["data"], run["digests"].get("modified"), run["versions"]) != made_by:
+    trials = []
+    made_by = ran.digests.data, ran.digests.modified, ran.versions
+    for trial in store.records(ran.digests.data):
+        run = trial.run
+        if not is_trial(trial) or (run.digests.data, run.digests.modified, run.versions) != made_by:
             continue
         try:
-            expected = recipe.with_values(searched_values(recipe, run["recipe"])).decisive()
+            expected = recipe.with_values(searched_values(recipe, run.recipe)).decisive()
         except (RecipeError, KeyError):
             continue
-        if expected | {k: ran["recipe"][k] for k in ("epochs", "phases") if k in ran["recipe"]} == run["recipe"]:
-            found.append(trial)
-    return found
+        if expected | {k: ran.recipe[k] for k in ("epochs", "phases") if k in ran.recipe} == run.recipe:
+            trials.append(trial)
+    return trials
 
 
 def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, int]:
@@ -175,15 +175,15 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
         Conflict: a record differs from that of the store.
     """
     store = Store()
-    wrong = [line for one in shipped for line in problems_of(one, root)]
-    wrong += [line for one in shipped for line in predictions.shipped_problems(one.path, one.records)]
+    wrong = [line for file in shipped for line in problems_of(file, root)]
+    wrong += [line for file in shipped for line in predictions.shipped_problems(file.path, file.records)]
     if wrong:
         raise StoreError("\n".join(["nothing is imported:", *wrong]))
-    new: dict[str, Record] = {}
+    new: dict[str, RunRecord] = {}
     conflicts, present = [], set()
-    for one in shipped:
-        for record in (*one.records, *one.trials):
-            digest, held = record["digest"], store.get(record["digest"])
+    for file in shipped:
+        for record in (*file.records, *file.trials):
+            digest, held = record.digest, store.get(record.digest)
             if held is None:
                 new[digest] = record
                 continue
@@ -191,17 +191,17 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
             differing = differences(held, record)
             if differing:
                 conflicts.append(
-                    f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are "
+                    f"{store.folder(digest)}/record.json and {file.path} (seed {record.run.seed}) are "
                     f"records of the same run and differ in {differing}{_processors(held, record)}"
                 )
     if conflicts:
-        remedy = "nothing is imported; delete the record in the store and import again, or leave that cell out"
-        raise Conflict("\n".join([*conflicts, remedy]))
+        remedy = "delete the record in the store and import again, or leave that cell out"
+        raise Conflict("\n".join(["nothing is imported:", *conflicts]), remedy=remedy)
     for digest, record in new.items():
         with store.lock(digest):
             store.put(record)
-    for one in shipped:
-        predictions.unpack(one.path, one.records, store)
+    for file in shipped:
+        predictions.unpack(file.path, file.records, store)
     return len(new), len(present)
 
 
@@ -215,17 +215,18 @@ def import_results(shipped: Sequence[Shipped], grid: Grid) -> list[str]:
     """
     written = []
     compare_golden_values(shipped, grid)
-    for one in shipped:
-        path = Path("results", f"{one.cell}.json")
+    for file in shipped:
+        path = Path("results", f"{file.cell}.json")
         try:
-            held = read_result(path, one.cell)
+            held = read_result(path, file.cell)
         except StoreError:
             continue
-        if held is not None and held["runs"] and "imported" not in held:
+        if held is not None and held.runs and held.imported is None:
             continue
-        commit = one.records[0]["measured"]["environment"].get("commit")
-        write_json(path, one.result | {"imported": {"commit": commit, "stale": freshness(one, grid).stale}})
-        written.append(one.cell)
+        commit = file.records[0].measured.environment.commit
+        imported = Imported(commit=commit, stale=freshness(file, grid).stale)
+        write_json(path, file.result.model_copy(update={"imported": imported}).to_disk())
+        written.append(file.cell)
     return written
 
 
@@ -251,31 +252,31 @@ def import_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> None:
         print_text(f"to write their leaderboards: for s in {suites}; do python -m stages.leaderboard $s; done")
 
 
-def _processors(*records: Record) -> str:
+def _processors(*records: RunRecord) -> str:
     """Returns the processors of two records as text, if they differ: their last digits may differ."""
-    cpus = [record["measured"]["environment"].get("cpu") for record in records]
+    cpus = [record.measured.environment.cpu for record in records]
     return f" (computed on {cpus[0]} and on {cpus[1]})" if None not in cpus and len(set(cpus)) > 1 else ""
 
 
-def differences(one: Record, other: Record) -> str:
+def differences(one: RunRecord, other: RunRecord) -> str:
     """Returns the keys of the deterministic part in which two records differ, as text. NaN equals NaN."""
-    a, b = one["deterministic"], other["deterministic"]
+    a, b = one.run.to_disk(), other.run.to_disk()
     return ", ".join(
         k for k in sorted({*a, *b}) if json.dumps(a.get(k), sort_keys=True) != json.dumps(b.get(k), sort_keys=True)
     )
 
 
-def kind_differences(one: Record, other: Record) -> list[str]:
+def kind_differences(one: RunRecord, other: RunRecord) -> list[str]:
     """Returns what decides the last digits and is not known to be equal in two records: machine, libraries, forms."""
     keys = ("cpu", "cpu_capability", "device", "torch", "numpy", "scipy", "blas")
-    a, b = one["measured"], other["measured"]
-    found = [
+    a, b = one.measured.to_disk(), other.measured.to_disk()
+    differing = [
         key
         for key in keys
         if a["environment"].get(key) is None or a["environment"].get(key) != b["environment"].get(key)
     ]
-    found += [key for key in ("device", "threads", "forms") if a.get(key) is None or a.get(key) != b.get(key)]
-    return list(dict.fromkeys(found))
+    differing += [key for key in ("device", "threads", "forms") if a.get(key) is None or a.get(key) != b.get(key)]
+    return list(dict.fromkeys(differing))
 
 
 def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> list[str]:
@@ -284,19 +285,26 @@ def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = 
     Returns:
         A line per problem.
     """
-    wrong: list[str] = []
-    seen: dict[str, tuple[Path, Record]] = {}
-    for one in shipped:
-        found = problems_of(one, root)
-        wrong += found + predictions.shipped_problems(one.path, one.records)
-        for record in (*one.records, *one.trials) if not found else ():
+    of_files = [line for lines in file_problems(shipped, root).values() for line in lines]
+    return of_files + stored_problems(store or Store())[0]
+
+
+def file_problems(shipped: Sequence[Shipped], root: Path = ROOT) -> dict[Path, list[str]]:
+    """Returns what is wrong with each shipped file, one line each."""
+    wrong: dict[Path, list[str]] = {}
+    seen: dict[str, tuple[Path, RunRecord]] = {}
+    for file in shipped:
+        problems = problems_of(file, root)
+        wrong[file.path] = problems + predictions.shipped_problems(file.path, file.records)
+        for record in (*file.records, *file.trials) if not problems else ():
             # two cells may share a run, but not disagree on it
-            other = seen.setdefault(record["digest"], (one.path, record))
+            other = seen.setdefault(record.digest, (file.path, record))
             if differing := differences(other[1], record):
-                wrong.append(
-                    f"{one.path} and {other[0]} contain different records of one run (they differ in {differing})"
+                wrong[file.path].append(
+                    f"{file.path} and {other[0]} contain different records of one run (they differ in {differing}); "
+                    "compute one of them again"
                 )
-    return wrong + stored_problems(store or Store())[0]
+    return wrong
 
 
 def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
@@ -316,22 +324,35 @@ def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
             shipped.append(read(path))
         except StoreError as error:
             problems.append(str(error))
-    problems += verify(shipped, root=root)
+    by_file = file_problems(shipped, root)
+    problems += [line for lines in by_file.values() for line in lines] + stored_problems(Store())[0]
     for problem in problems:
         print_text(problem)
-    sound = [
-        one for one in shipped if not any(problem.startswith((f"{one.path}:", f"{one.path} ")) for problem in problems)
-    ]
+    sound = [file for file in shipped if not by_file[file.path]]
     compare_golden_values(sound, grid)
-    for one in sound:
-        state = freshness(one, grid)
+    for file in sound:
+        state = freshness(file, grid)
         stale += bool(state.stale)
-        reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""
-        trials = f" and {len(one.trials)} of its search" if one.trials else ""
-        devices = " and ".join(sorted({record["measured"]["device"] for record in one.records}))
-        print_text(f"{one.cell}: {len(one.records)} runs{trials} on {devices}; {state.text}{reduced}")
+        reduced = f"; reduced: {', '.join(map(str, file.result.reduced))}" if file.result.reduced else ""
+        trials = f" and {len(file.trials)} of its search" if file.trials else ""
+        devices = " and ".join(sorted({record.measured.device for record in file.records}))
+        print_text(f"{file.cell}: {len(file.records)} runs{trials} on {devices}; {state.text}{reduced}")
     print_text(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
     return not problems
+
+
+def result_problems(grid: Grid, store: Store) -> list[str]:
+    """Returns what is wrong with the results of the cells of the grid, one line each."""
+    wrong = []
+    for cell in grid.cells.values():
+        path = Path("results", f"{cell.cell}.json")
+        try:
+            result = read_result(path, cell.cell)
+        except StoreError as error:
+            wrong.append(str(error))
+            continue
+        wrong += missing_records(result, path, store) if result else []
+    return wrong
 
 
 def stored_problems(store: Store) -> tuple[list[str], int]:

@@ -1,6 +1,7 @@
 """The record of a run: `store/<first two digits>/<digest>/record.json`, and an entry of a shipped file."""
 
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from gt_bench.records.base import FileModel, Number, Sha256
 
 DIRTY = "-dirty"
+WEIGHTS = "weights.safetensors"  # next to the record
 MAX_NAME = 200  # characters of the name of a contributor
 
 
@@ -52,6 +54,14 @@ def _is_name(text: str) -> str:
 
 Commit = Annotated[str, AfterValidator(_is_commit)]
 Moment = Annotated[str, AfterValidator(_is_moment)]
+# by name, an entry per epoch; None where nothing was measured
+Curves = dict[str, list[Number | None]]
+
+
+def points(curves: Mapping[str, Sequence[Number | None]], name: str) -> list[tuple[int, float]]:
+    """Returns (epoch, value) of a curve for the epochs in which it was measured."""
+    both = zip(curves.get("epoch", ()), curves.get(name, ()), strict=False)
+    return [(int(epoch), value) for epoch, value in both if epoch is not None and value is not None]
 
 
 class Digests(FileModel):
@@ -77,14 +87,26 @@ class Digests(FileModel):
     last_batch: Literal["joined"] | None = None
 
 
-class Run(FileModel):
+class RunResult(FileModel):
     """The deterministic part of a record: the settings of a run and its results.
 
     Attributes:
+        status: how it ended.
+        error: its error.
+        seed: seed of weights and batches.
+        split: index of the split.
+        recipe: all values that decide it.
+        digests: what else decides it.
         versions: declared version of each component that computed it: model, task, trainer, ...
-        epochs: curves by name, an entry per epoch; None where nothing was measured.
+        dataset: its name.
+        metric: its name.
+        direction: whether larger is better.
+        parameters: their number.
+        epochs: curves by name, an entry per epoch.
+        best_epoch: the tested epoch, from 1.
         val: metric on validation at the best epoch, raw unit.
         test: metric on test at the best epoch, raw unit. None for a trial of a search.
+        test_metrics: all metrics on test.
     """
 
     status: RunStatus = Field(strict=False)
@@ -98,7 +120,7 @@ class Run(FileModel):
     metric: str
     direction: Literal["max", "min"]
     parameters: int
-    epochs: dict[str, list[Number | None]]
+    epochs: Curves
     best_epoch: int | None
     val: Number | None
     test: Number | None
@@ -106,9 +128,21 @@ class Run(FileModel):
 
 
 class Environment(FileModel):
-    """Machine, commit and package versions of a run. Other keys are names of packages."""
+    """Machine, commit and package versions of a run. Other keys are names of packages.
 
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    Attributes:
+        python: version.
+        system: operating system.
+        cpu: processor.
+        cpu_capability: vector instructions that torch uses.
+        blas: libraries of linear algebra.
+        cores: available cores.
+        device: name of the GPU.
+        allocator: of memory.
+        commit: git commit, with `-dirty` if there were changes, or `unknown`.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, defer_build=True)
     __pydantic_extra__: dict[str, str]
 
     python: str
@@ -121,9 +155,18 @@ class Environment(FileModel):
     allocator: str | None = None
     commit: Commit | None = None
 
+    def package(self, name: str) -> str | None:
+        """Return the version of a package, None if the record has none."""
+        return (self.model_extra or {}).get(name)
+
 
 class ComputedBy(FileModel):
-    """Libraries that decide the last digits of an encoding; `flags`: number of graphs whose vectors are not unique."""
+    """Libraries that decide the last digits of an encoding.
+
+    Attributes:
+        computed_by: versions by library.
+        flags: number of graphs whose vectors are not unique, by kind.
+    """
 
     computed_by: dict[str, str]
     flags: dict[str, int] = Field(default_factory=dict)
@@ -133,6 +176,8 @@ class StaticReport(FileModel):
     """Effects of padding (`batch.static`) and compilation (`compile`) in a run.
 
     Attributes:
+        mode: of torch.compile.
+        compilations: their number.
         compile_seconds: part of the seconds of the run.
         sizes: graphs, nodes, edges and pairs of each padded size.
         batches: number of batches by what was done: padded, unpadded, one size.
@@ -147,8 +192,44 @@ class StaticReport(FileModel):
     not_replayed: int = 0
 
 
+class Session(FileModel):
+    """Start, commit and device of one of the processes that computed a run one after the other.
+
+    Attributes:
+        started: date and time.
+        commit: as in the environment.
+        device: `cpu`, or the GPU.
+    """
+
+    started: Moment
+    commit: Commit
+    device: str
+
+
 class Measured(FileModel):
-    """The measured part of a record: the cost of a run on the machine that computed it. Memory is in MiB."""
+    """The measured part of a record: the cost of a run on the machine that computed it. Memory is in MiB.
+
+    Attributes:
+        started: start of the first session.
+        finished: end of the last session.
+        seconds: of all sessions.
+        train_seconds_per_epoch: mean.
+        eval_seconds_per_epoch: mean.
+        peak_memory_mib: of the GPU, otherwise of the process.
+        memory_limit_mib: of the machine or the job.
+        time_limit_seconds: of the run.
+        device: `cpu`, or the GPU.
+        threads: of the CPU.
+        forms: fast forms by part of the model.
+        arguments: complete arguments of the constructor of the model.
+        usage: load of processor, memory and GPU during training.
+        encodings: libraries of each encoding.
+        code: hash of the code, for information.
+        environment: the machine.
+        static: padding and compilation.
+        processes: of distributed training.
+        sessions: of a run that was resumed from its checkpoint, the last one is that of `device` and `environment`.
+    """
 
     started: Moment
     finished: Moment
@@ -159,20 +240,28 @@ class Measured(FileModel):
     memory_limit_mib: Number
     time_limit_seconds: Number | None
     device: str
-    environment: Environment
-    code: str  # hash of the code that computed it: information
-    # missing in records that are older than these measurements
+    # those with a default are missing in records that are older than these measurements
     threads: int | None = None
-    processes: int | None = None
     forms: dict[str, dict[str, list[str]]] = Field(default_factory=dict)
     arguments: dict[str, Any] = Field(default_factory=dict)
     usage: dict[str, list[Number]] = Field(default_factory=dict)
     encodings: dict[str, ComputedBy] = Field(default_factory=dict)
+    code: str  # hash of the code that computed it: information
+    environment: Environment
     static: StaticReport | None = None
+    processes: int | None = None
+    sessions: list[Session] = Field(default_factory=list)
 
 
 class StoredPredictions(FileModel):
-    """Outputs of a run on validation and test: digest and size of the file, or why there is none."""
+    """Outputs of a run on validation and test: digest and size of the file, or why there is none.
+
+    Attributes:
+        sha256: of the file.
+        bytes: its size.
+        left_out: why there is none.
+        left_out_mib: size that it would have.
+    """
 
     sha256: Sha256 | None = None
     bytes: int | None = None
@@ -184,9 +273,12 @@ class RunRecord(FileModel):
     """A run with everything that decides it and what it cost.
 
     Attributes:
+        schema_: version of the format.
         digest: key of the run, a sha256 of everything that decides its numbers.
         run: the deterministic part.
+        measured: what the run cost.
         checksum: sha256 of the deterministic part, to detect edited numbers.
+        predictions: the stored outputs.
         legacy_key: digest of the run while keys contained the text of the code.
         by: who contributed the record.
         verified: what was checked of a contributed record; records of the maintainers have none.
@@ -194,10 +286,10 @@ class RunRecord(FileModel):
 
     schema_: Literal[2] = Field(alias="schema")
     digest: Sha256
-    run: Run = Field(alias="deterministic")
+    run: RunResult = Field(alias="deterministic")
     measured: Measured
     checksum: Sha256 | None = None
-    predictions: StoredPredictions | None = None
+    predictions: StoredPredictions = Field(default_factory=StoredPredictions)
     legacy_key: str | None = None
     by: Annotated[str, AfterValidator(_is_name)] | None = None
     verified: Verification | None = Field(default=None, strict=False)

@@ -1,18 +1,17 @@
 """All results as tables of pandas: a row per cell (`gt_bench.load_results`) or per run (`gt_bench.load_runs`)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from gt_bench.config.grid import load_grid
-from gt_bench.config.schema import RecipeError, nearest
-from gt_bench.config.tried import with_tried
-from gt_bench.leaderboard.collect import Gathered, gather
-from gt_bench.schemas import COLUMNS, Columns, Record, Row
+from gt_bench.leaderboard.collect import Gathered
+from gt_bench.leaderboard.export import COLUMNS, Columns, to_columns
+from gt_bench.leaderboard.row import Row
+from gt_bench.records.run import RunRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# columns of a row of `gt-bench try --search N --ensemble`: keys of `gt_bench.schemas.EnsembleSummary`
+# columns of a row of `gt-bench try --search N --ensemble`: fields of `gt_bench.records.cell.EnsembleSummary`
 ENSEMBLE = {
     "default_mean": "default_mean",
     "default_std": "default_std",
@@ -23,7 +22,7 @@ ENSEMBLE = {
     "ensemble_std": "std",
     "ensemble_hours": "hours",
 }
-RESULT_COLUMNS = (*COLUMNS, "source", *ENSEMBLE)
+RESULT_COLUMNS = ("cell", "suite", *COLUMNS[1:], "source", *ENSEMBLE)
 # float64 also where no row has a value
 NUMBERS = [name for name, kind in Columns.__annotations__.items() if kind in (float | None, int | None)] + [*ENSEMBLE]
 RUN_COLUMNS = (
@@ -34,28 +33,19 @@ RUN_COLUMNS = (
 )
 
 
-def load_results(suite: str | None = None, dataset: str | None = None) -> "pd.DataFrame":
-    """Returns a row per cell and source. `gt_bench.load_results` describes the columns.
-
-    Raises:
-        RecipeError: for a suite or a dataset that does not exist.
-    """
-    found = _gathered(suite, dataset)
-    return table_of(row for row in (*found.rows, *found.others) if dataset in (None, row["dataset"]))
+def results_of(gathered: Gathered, dataset: str | None = None) -> "pd.DataFrame":
+    """Returns a row per cell and source, of all datasets or one. `gt_bench.load_results` describes the columns."""
+    return table_of(row for row in (*gathered.rows, *gathered.others) if dataset in (None, row.dataset))
 
 
-def load_runs(suite: str | None = None, dataset: str | None = None) -> "pd.DataFrame":
-    """Returns a row per run of the cells of `load_results`. `gt_bench.load_runs` describes the columns.
-
-    Raises:
-        RecipeError: for a suite or a dataset that does not exist.
-    """
+def runs_of(gathered: Gathered, dataset: str | None = None) -> "pd.DataFrame":
+    """Returns a row per run of the cells of `results_of`. `gt_bench.load_runs` describes the columns."""
     import pandas as pd
 
     rows = [
-        _run(cell, source, version.result["suite"], record)
-        for (source, cell), version in _gathered(suite, dataset).versions.items()
-        if dataset in (None, version.result["dataset"])
+        _run(cell, source, version.result.suite, record)
+        for (source, cell), version in gathered.versions.items()
+        if dataset in (None, version.result.dataset)
         for record in version.records
     ]
     table = pd.DataFrame(rows, columns=list(RUN_COLUMNS))
@@ -70,41 +60,27 @@ def table_of(rows: Iterable[Row]) -> "pd.DataFrame":
     return table.astype(dict.fromkeys(NUMBERS, float))
 
 
-def _gathered(suite: str | None, dataset: str | None) -> Gathered:
-    grid = with_tried(load_grid())
-    if suite is not None:
-        suite = grid.suite_name(suite)
-        if suite == "tried" and suite not in grid.suites:  # nothing was tried yet
-            return Gathered()
-        grid.suite(suite)
-    if dataset is not None and dataset not in grid.datasets:
-        raise RecipeError(f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}")
-    suites = grid.suites if suite is None else [suite]
-    # claims of a suite are decided by all of its cells, so a dataset is chosen among the rows
-    cells = {key: cell for key, cell in grid.cells.items() if cell.suite in suites}
-    return gather(grid.model_copy(update={"cells": cells, "suites": suites}))
-
-
 def _with_ensemble(row: Row) -> dict[str, object]:
     """Returns a row with the numbers of its ensemble as columns, which are None if there is none."""
-    ensemble: Mapping[str, object] = row.get("ensemble") or {}
-    return dict(row) | {column: ensemble.get(key) for column, key in ENSEMBLE.items()}
+    ensemble = row.search and row.search.ensemble
+    return {**to_columns(row), "suite": row.suite} | {
+        column: ensemble and getattr(ensemble, key) for column, key in ENSEMBLE.items()
+    }
 
 
-def _run(cell: str, source: str, suite: str, record: Record) -> dict[str, Any]:
-    run, cost = record["deterministic"], record["measured"]
-    curves = run["epochs"]
+def _run(cell: str, source: str, suite: str, record: RunRecord) -> dict[str, Any]:
+    run, cost = record.run, record.measured
+    curves = run.epochs
     return {
-        **{key: run.get(key) for key in RUN_COLUMNS},
-        **{key: cost.get(key) for key in RUN_COLUMNS if key in cost},
-        **{key: cost["environment"].get(key) for key in ("cpu", "torch", "commit")},
+        **{key: getattr(run, key, getattr(cost, key, None)) for key in RUN_COLUMNS},
+        **{key: getattr(cost.environment, key, None) for key in ("cpu", "torch", "commit")},
         "cell": cell,
         "suite": suite,
         "model": cell.split("/")[-1],
         "source": source,
         "epochs": len(curves["epoch"]),
         "curves": curves,
-        "verified": record.get("verified"),
-        "by": record.get("by"),
-        "digest": record["digest"],
+        "verified": record.verified,
+        "by": record.by,
+        "digest": record.digest,
     }

@@ -1,19 +1,22 @@
 """Attempts at a cell, and what changed between two of them: recipe, code and result."""
 
 import json
+import math
 import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gt_bench.config.components import modules_of_run
 from gt_bench.config.grid import Cell
-from gt_bench.experiment.components import modules_of_run
+from gt_bench.data.registry import get_spec
+from gt_bench.leaderboard.collect import summarise
 from gt_bench.leaderboard.columns import SHOWN, cells
-from gt_bench.leaderboard.rows import summarise
+from gt_bench.leaderboard.export import to_columns
 from gt_bench.papers.units import mean_and_std
-from gt_bench.plugins.models import is_own
-from gt_bench.schemas import Record, Result
+from gt_bench.records.cell import CellResult
+from gt_bench.records.run import RunRecord
 from gt_bench.store.attempts import attempt_id, attempts, records_of, when
 from gt_bench.store.run_store import Store
 from gt_bench.store.shipped_files import read_result
@@ -40,19 +43,19 @@ class Attempt(NamedTuple):
     """
 
     number: int
-    result: Result
-    records: list[Record]
+    result: CellResult
+    records: list[RunRecord]
     current: bool
 
     @property
     def commit(self) -> str:
         """Short commits that computed its runs."""
-        return ", ".join(sorted({_short(r["measured"]["environment"].get("commit")) for r in self.records}))
+        return ", ".join(sorted({_short(r.measured.environment.commit) for r in self.records}))
 
     @property
     def shown(self) -> dict[str, str]:
         """Column -> text, as in the leaderboard."""
-        return dict(zip(SHOWN, cells(summarise(self.result, self.records) | {"verdict": ""}), strict=True))
+        return dict(zip(SHOWN, cells(summarise(self.result, self.records)), strict=True))
 
     @property
     def name(self) -> str:
@@ -60,7 +63,7 @@ class Attempt(NamedTuple):
         return f"attempt {self.number} ({when(self.records)} UTC, commit {self.commit})"
 
 
-def history(cell: str, store: Store, result: Result | None = None) -> list[Attempt]:
+def history(cell: str, store: Store, result: CellResult | None = None) -> list[Attempt]:
     """Return the attempts at a cell whose records are in the store, oldest first.
 
     Args:
@@ -72,14 +75,15 @@ def history(cell: str, store: Store, result: Result | None = None) -> list[Attem
         NoAttempt: there is none.
         StoreError: a record is damaged.
     """
-    found = [(one, records) for one in attempts(cell, store) if (records := records_of(one, store))]
-    if result and result["runs"] and not any(attempt_id(one) == attempt_id(result) for one, _ in found):
-        found.append((result.copy(), records_of(result, store)))  # older than the list of attempts, or imported
-    found = [(one, records) for one, records in found if records]
-    if not found:
-        raise NoAttempt(f"{cell}: no attempt is in {store.root}/; `gt-bench train {cell}` makes one")
-    now = attempt_id(result) if result else attempt_id(found[-1][0])
-    return [Attempt(i, one, records, attempt_id(one) == now) for i, (one, records) in enumerate(found, 1)]
+    tried = [(content, records) for content in attempts(cell, store) if (records := records_of(content, store))]
+    if result and result.runs and not any(attempt_id(content) == attempt_id(result) for content, _ in tried):
+        tried.append((result.copy(), records_of(result, store)))  # older than the list of attempts, or imported
+    tried = [(content, records) for content, records in tried if records]
+    if not tried:
+        problem, remedy = f"no attempt is in {store.root}/", f"`gt-bench train {cell}` makes one"
+        raise NoAttempt(problem, place=cell, remedy=remedy)
+    now = attempt_id(result) if result else attempt_id(tried[-1][0])
+    return [Attempt(i, content, records, attempt_id(content) == now) for i, (content, records) in enumerate(tried, 1)]
 
 
 def attempts_at(cell: Cell) -> list[Attempt]:
@@ -88,85 +92,78 @@ def attempts_at(cell: Cell) -> list[Attempt]:
 
 
 def as_json(attempt: Attempt) -> dict[str, object]:
-    """Return an attempt as JSON (docs/json.md)."""
-    row = summarise(attempt.result, attempt.records)
+    """Return an attempt as JSON (docs/json_output.md)."""
+    line: Mapping[str, object] = to_columns(summarise(attempt.result, attempt.records))
     return {
         "number": attempt.number,
         "current": attempt.current,
         "when": when(attempt.records),
         "commit": attempt.commit,
-        **{key: row[key] for key in ("metric", "mean", "std", "runs", "seeds", "status", "digests")},
+        **{key: line[key] for key in ("metric", "mean", "std", "runs", "seeds", "status", "digests")},
     }
 
 
-def history_lines(found: Sequence[Attempt]) -> list[str]:
+def history_lines(attempts: Sequence[Attempt]) -> list[str]:
     """Return a line per attempt, and between two attempts what changed."""
     lines: list[str] = []
-    for before, one in zip([None, *found], found, strict=False):
-        lines += [f"    {change}" for change in changes(before, one)] if before else []
-        now = "  <- current" if one.current else ""
+    for before, attempt in zip([None, *attempts], attempts, strict=False):
+        lines += [f"    {change}" for change in changes(before, attempt)] if before else []
+        now = "  <- current" if attempt.current else ""
         lines.append(
-            f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs, "
-            f"{one.shown['status']}{now}"
+            f"{attempt.name}: {attempt.shown['mean ± std']} {attempt.shown['metric']}, {attempt.shown['runs']} runs, "
+            f"{attempt.shown['status']}{now}"
         )
     return lines
 
 
-def difference_lines(found: Sequence[Attempt], before: int, after: int) -> list[str]:
+def difference_lines(attempts: Sequence[Attempt], before: int, after: int) -> list[str]:
     """Return what differs between two attempts, and their results.
 
     Args:
-        found: all attempts.
+        attempts: all attempts.
         before: number of an attempt; 0 is the last, -1 the one before it.
         after: number of the other attempt.
 
     Raises:
         NoAttempt: there is no such attempt.
     """
-    first, second = pair_of(found, before, after)
+    first, second = pair_of(attempts, before, after)
     return [*changes(first, second), *number_lines(first, second)]
 
 
-def pair_of(found: Sequence[Attempt], before: int, after: int) -> tuple[Attempt, Attempt]:
+def pair_of(attempts: Sequence[Attempt], before: int, after: int) -> tuple[Attempt, Attempt]:
     """Return two attempts by number; arguments and errors as for `difference_lines`."""
-    if len(found) == 1:
-        raise NoAttempt(
-            f"{found[0].result['cell']}: there is only one attempt, {found[0].name}: nothing to compare with"
-        )
-    first, second = (chosen(found, n if n > 0 else len(found) + n) for n in (before, after))
+    if len(attempts) == 1:
+        problem = f"there is only one attempt, {attempts[0].name}: nothing to compare with"
+        raise NoAttempt(problem, place=attempts[0].result.cell)
+    first, second = (chosen(attempts, n if n > 0 else len(attempts) + n) for n in (before, after))
     return first, second
 
 
-def chosen(found: Sequence[Attempt], number: int) -> Attempt:
+def chosen(attempts: Sequence[Attempt], number: int) -> Attempt:
     """Return the attempt with this number; raises NoAttempt."""
-    if not 1 <= number <= len(found):
-        raise NoAttempt(
-            f"{found[0].result['cell']}: there is no attempt {number}; there are 1 to {len(found)} (`gt-bench history`)"
-        )
-    return found[number - 1]
+    if not 1 <= number <= len(attempts):
+        problem = f"there is no attempt {number}; there are 1 to {len(attempts)} (`gt-bench history`)"
+        raise NoAttempt(problem, place=attempts[0].result.cell, value=number)
+    return attempts[number - 1]
 
 
 def changes(before: Attempt, after: Attempt) -> list[str]:
     """Return what differs between two attempts, one line each: recipe, other inputs, versions, code, machine."""
     lines = [
-        f"recipe  {key}: {old} -> {new}"
-        for key, old, new in recipe_changes(before.result["recipe"], after.result["recipe"])
+        f"recipe  {key}: {old} -> {new}" for key, old, new in recipe_changes(before.result.recipe, after.result.recipe)
     ]
-    if before.result["reduced"] != after.result["reduced"]:
-        lines.append(
-            f"cut     {', '.join(before.result['reduced']) or 'nothing'} -> "
-            f"{', '.join(after.result['reduced']) or 'nothing'}"
-        )
+    if before.result.reduced != after.result.reduced:
+        cuts = (", ".join(map(str, attempt.result.reduced)) or "nothing" for attempt in (before, after))
+        lines.append(f"cut     {' -> '.join(cuts)}")
     for what in ("data", "encodings", "files", "modified"):
-        old, new = (
-            {str(r["deterministic"]["digests"].get(what, "none")) for r in one.records} for one in (before, after)
-        )
+        old, new = ({getattr(r.run.digests, what) or "none" for r in attempt.records} for attempt in (before, after))
         if old != new:
             lines.append(f"{what:<7} {_digests(old)} -> {_digests(new)}")
     lines += [f"version {component}: {then} -> {now}" for component, then, now in _version_changes(before, after)]
-    if len({r["measured"]["code"] for one in (before, after) for r in one.records}) > 1:
+    if len({r.measured.code for attempt in (before, after) for r in attempt.records}) > 1:
         lines += code_changes(before, after)
-    was, now = (_environment(one.records) for one in (before, after))
+    was, now = (_environment(attempt.records) for attempt in (before, after))
     return lines + [
         f"machine {key}: {was.get(key)} -> {now.get(key)}"
         for key in sorted(was.keys() | now.keys())
@@ -190,17 +187,15 @@ def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) ->
 
 def code_changes(before: Attempt, after: Attempt) -> list[str]:
     """Return the files imported by the cell's runs that differ between the commits of two attempts, by git."""
-    lines, run = [f"code    commit {before.commit} -> {after.commit}"], after.records[0]["deterministic"]
-    named = [one.records[0]["measured"]["environment"].get("commit") for one in (before, after)]
+    lines, run = [f"code    commit {before.commit} -> {after.commit}"], after.records[0].run
+    named = [attempt.records[0].measured.environment.commit for attempt in (before, after)]
     commits = [commit for text in named if (commit := commit_id(text))]
     if len(commits) < len(named):
         return [*lines, "        the commit of one of them is unknown: git cannot show what changed"]
     if any(str(text).endswith("-dirty") for text in named):
         return [*lines, "        the code of one of them was not committed (-dirty): git cannot show it"]
-    from gt_bench.data.registry import get_spec
-
-    model, task = run["recipe"]["model"]["name"], get_spec(run["dataset"]).task
-    modules = closure(modules_of_run(None if is_own(model) else model, task, run["recipe"]).values())
+    model, task = run.recipe["model"]["name"], get_spec(run.dataset).task
+    modules = closure(modules_of_run(None if run.digests.files else model, task, run.recipe).values())
     paths = [name.replace(".", "/") for name in modules]
     files = [path for stem in paths for path in (f"{stem}.py", f"{stem}/__init__.py")]
     stat = subprocess.run(
@@ -220,13 +215,14 @@ def code_changes(before: Attempt, after: Attempt) -> list[str]:
 def number_lines(before: Attempt, after: Attempt) -> list[str]:
     """Return both means, and the difference over common seeds."""
     lines = [
-        f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs"
-        for one in (before, after)
+        f"{attempt.name}: {attempt.shown['mean ± std']} {attempt.shown['metric']}, {attempt.shown['runs']} runs"
+        for attempt in (before, after)
     ]
-    old, new = (_tested(one.records) for one in (before, after))
+    old, new = (_tested(attempt.records) for attempt in (before, after))
     both = [seed for seed in old if seed in new]
     if both:
-        percent, differences = after.shown["metric"].endswith("%"), [new[seed] - old[seed] for seed in both]
+        percent = summarise(after.result, after.records).percent
+        differences = [new[seed] - old[seed] for seed in both]
         mean, std = statistics.fmean(differences), statistics.pstdev(differences) if len(both) > 1 else None
         lines.append(
             f"difference over {len(both)} common seeds: {'+' if mean > 0 else ''}{mean_and_std(mean, std, percent)}"
@@ -237,7 +233,7 @@ def number_lines(before: Attempt, after: Attempt) -> list[str]:
 
 def _version_changes(before: Attempt, after: Attempt) -> list[tuple[str, str, str]]:
     """Return (component, versions before, versions now) of those that differ."""
-    old, new = ([r["deterministic"]["versions"] for r in one.records] for one in (before, after))
+    old, new = ([r.run.versions for r in attempt.records] for attempt in (before, after))
     components = dict.fromkeys(component for versions in (*old, *new) for component in versions)
     shown = [
         (
@@ -249,20 +245,22 @@ def _version_changes(before: Attempt, after: Attempt) -> list[tuple[str, str, st
     return [(component, then, now) for component, then, now in shown if then != now]
 
 
-def _tested(records: Sequence[Record]) -> dict[int, float]:
+def _tested(records: Sequence[RunRecord]) -> dict[int, float]:
     """Return seed -> test value of the runs that have one."""
-    runs = [record["deterministic"] for record in records]
-    return {run["seed"]: run["test"] for run in runs if run["test"] is not None}
+    runs = [record.run for record in records]
+    return {run.seed: run.test for run in runs if run.test is not None and math.isfinite(run.test)}
 
 
-def _environment(records: Sequence[Record]) -> dict[str, str]:
+def _environment(records: Sequence[RunRecord]) -> dict[str, str]:
     """Return machine and packages as text; several values if runs differ."""
-    found: dict[str, set[str]] = {}
+    values_of: dict[str, set[str]] = {}
     for record in records:
-        for key, value in record["measured"]["environment"].items():
+        for key, value in record.measured.environment.to_disk().items():
             if key != "commit":
-                found.setdefault(key, set()).add(value if isinstance(value, str) else json.dumps(value, sort_keys=True))
-    return {key: ", ".join(sorted(values)) for key, values in found.items()}
+                values_of.setdefault(key, set()).add(
+                    value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+                )
+    return {key: ", ".join(sorted(values)) for key, values in values_of.items()}
 
 
 def _digests(digests: set[str]) -> str:

@@ -1,28 +1,26 @@
 """A run next to everything that is known on its dataset: shipped results, own results and published numbers."""
 
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, cast
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from gt_bench.analysis.paired_examples import example_error
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
 from gt_bench.data.custom.metric import is_custom
-from gt_bench.leaderboard.collect import OWN, collect, gather, tested_values
-from gt_bench.leaderboard.printed_rows import short_names
-from gt_bench.leaderboard.rows import spread, summarise
+from gt_bench.leaderboard.collect import OWN, Gathered, collect, summarise, tested_values
+from gt_bench.leaderboard.export import to_columns
+from gt_bench.leaderboard.row import Row
+from gt_bench.leaderboard.words import status_of
 from gt_bench.papers.units import difference_text, mean_and_std, span_of
-from gt_bench.reports.paired_runs import verdict_of
+from gt_bench.records.cell import CellResult
+from gt_bench.records.run import RunRecord
 from gt_bench.reports.paper_table import tex_text
+from gt_bench.reports.show_paired_runs import verdict_of
 from gt_bench.reports.tuned_columns import HEADS, TunedColumns
 from gt_bench.reports.tuned_columns import show as show_columns
-from gt_bench.schemas import Record, Result, Row
 from gt_bench.stats.paired import FIRST, SECOND, ExampleError, Paired, paired
 from gt_bench.store.attempts import records_of
 from gt_bench.store.run_store import Store
@@ -37,8 +35,8 @@ COLUMNS = (
     "model", "of", "metric", "mean ± std", "runs", "difference [95 %]", "this run against it", "published",
     "status", "parameters", "s/epoch", "peak MiB",
 )  # fmt: skip
-# always shown: next to each other, or on a narrow terminal below each other
-STACKS = (("model", "of"), ("mean ± std", "metric"), ("difference [95 %]", "this run against it"), ("runs", "status"))
+ALWAYS = ("mean ± std", "runs", "difference [95 %]", "this run against it", "published")
+NAMES = ("model", "of", "metric", "status")
 WRAPPED = ("of", "this run against it", "status")
 RIGHT = ("mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB")
 PRINTED_WIDTH = 100  # of str(comparison), in characters
@@ -46,21 +44,12 @@ HERE = "this run"
 OTHER_DATA = "other data: not comparable"  # the files have changed, or are read in another way
 
 
-class Against(TypedDict):
-    """Comparison of a row with this run; see `Compared`."""
-
-    against: str | None
-    against_difference: float | None
-    against_interval: tuple[float, float] | None
-
-
-NOT_COMPARED: Against = {"against": None, "against_difference": None, "against_interval": None}
-
-
-class Compared(Row, Against):
+@dataclass(frozen=True)
+class Compared:
     """A row and its comparison with this run.
 
     Attributes:
+        row: the row.
         of: "this run", or the suite with "shipped" or "own".
         against: whether this run is better or worse than the row, or inconclusive, as by `gt-bench compare`.
         against_difference: mean of this run minus the row over common seeds and splits; positive if this run is better.
@@ -68,8 +57,27 @@ class Compared(Row, Against):
         targets: as in the recipe; decides the unit of the metric.
     """
 
+    row: Row
     of: str
     targets: str | None
+    against: str | None = None
+    against_difference: float | None = None
+    against_interval: tuple[float, float] | None = None
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the row."""
+        return self.row.summary.mean
+
+    @property
+    def measure(self) -> tuple[str | None, str | None]:
+        """Metric and unit; only rows with the same are compared."""
+        return self.row.metric, self.targets
+
+    def columns(self) -> dict[str, object]:
+        """Return the columns of the row and of the comparison."""
+        own = {name: value for name, value in vars(self).items() if name != "row"}
+        return {**to_columns(self.row), **own}
 
 
 @dataclass(frozen=True)
@@ -78,41 +86,51 @@ class Comparison:
 
     Attributes:
         dataset: name of the dataset.
-        rows: as in a leaderboard (raw units: a percentage is a fraction), compared with this run.
+        compared: rows of the leaderboard, compared with this run.
         recipe: file with the recipe of this run.
         tuned: default, tuned, and tuned and ensembled; None without an ensemble.
     """
 
     dataset: str
-    rows: list[Compared]
+    compared: list[Compared]
     recipe: str
     tuned: TunedColumns | None = None
 
     @property
-    def row(self) -> Compared:
-        """The row of this run."""
-        return next(row for row in self.rows if row["of"] == HERE)
+    def here(self) -> Compared:
+        """This run."""
+        return next(row for row in self.compared if row.of == HERE)
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The columns of the rows, as in a leaderboard (raw units: a percentage is a fraction)."""
+        return [row.columns() for row in self.compared]
+
+    @property
+    def row(self) -> dict[str, object]:
+        """The columns of this run."""
+        return self.here.columns()
 
     @property
     def mean(self) -> float | None:
         """Test metric of this run, mean over its seeds; None if no seed succeeded."""
-        return self.row["mean"]
+        return self.here.mean
 
     @property
     def unit(self) -> str:
         """Unit of the metric, if it is not the unit of the data; otherwise empty."""
-        if not (how := self.row["targets"]) or not _has_unit(self.row["metric"]):
+        if not (how := self.here.targets) or not _has_unit(self.here.row.metric):
             return ""
         of = "training targets" if how == "train" else "targets"
-        what = "variances" if self.row["metric"] == "mse" else "standard deviations"
+        what = "variances" if self.here.row.metric == "mse" else "standard deviations"
         return (
-            f"{_metric(self.row)}: in {what} of the {of} (`targets: {how}` in the recipe; "
+            f"{_metric(self.here)}: in {what} of the {of} (`targets: {how}` in the recipe; "
             "--set targets=null: in the unit of the data)"
         )
 
     def texts(self) -> list[list[str]]:
         """Return the texts of each row, in the order of `COLUMNS`."""
-        return [_texts(row) for row in self.rows]
+        return [_texts(row) for row in self.compared]
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return the rows as a DataFrame, in raw units (a percentage is a fraction), best first.
@@ -128,7 +146,7 @@ class Comparison:
         """Return the table as LaTeX with booktabs: model, mean and deviation, runs, difference and verdict."""
         columns = ("model", "of", "mean ± std", "runs", "difference [95 %]", "this run against it")
         places = [COLUMNS.index(name) for name in columns]
-        metric = self.texts()[self.rows.index(self.row)][COLUMNS.index("metric")]
+        metric = self.texts()[self.compared.index(self.here)][COLUMNS.index("metric")]
         heads = ("model", "from", metric, "runs", "difference [95 %]", "this run against it")
         lines = [heads, *([texts[place] for place in places] for texts in self.texts())]
         body = [" & ".join(map(tex_text, line)) + r" \\" for line in lines]
@@ -147,14 +165,8 @@ class Comparison:
 
     def __str__(self) -> str:
         texts = self.texts()
-        table = fitting_table(
-            COLUMNS, texts, PRINTED_WIDTH, wrapped=WRAPPED, right=RIGHT, stacks=STACKS, shorter=_short_names(texts)
-        )
-        table.box, table.caption = SIMPLE_HEAD, None
-        out = Console(width=PRINTED_WIDTH, file=io.StringIO(), color_system=None, force_jupyter=False)
-        out.print(table)
-        lines = cast(io.StringIO, out.file).getvalue().splitlines()
-        shown = [line.rstrip() for line in lines if line.strip()]
+        table = fitting_table(COLUMNS, texts, PRINTED_WIDTH, wrapped=WRAPPED, right=RIGHT, always=ALWAYS, above=NAMES)
+        shown = table.plain.splitlines()
         if self.tuned:
             body = [HEADS, *self.tuned.texts()]
             widths = [max(len(line[i]) for line in body) for i in range(len(HEADS))]
@@ -169,8 +181,8 @@ class Comparison:
         """For notebooks."""
         head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
         body = ""
-        for row, texts in zip(self.rows, self.texts(), strict=True):
-            tag = "b" if row["of"] == HERE else "span"
+        for row, texts in zip(self.compared, self.texts(), strict=True):
+            tag = "b" if row.of == HERE else "span"
             body += "<tr>" + "".join(f"<td><{tag}>{escape(text)}</{tag}></td>" for text in texts) + "</tr>"
         unit = f"<p>{escape(self.unit)}</p>" if self.unit else ""
         return (
@@ -179,22 +191,25 @@ class Comparison:
         )
 
     def _summary(self) -> str:
-        ranked = [row for row in self.rows if row["mean"] is not None and _measure(row) == _measure(self.row)]
-        if self.row not in ranked:
-            return f"this run has no number: {self.row['status']}"
-        return f"this run is number {ranked.index(self.row) + 1} of {len(ranked)} by its mean"
+        ranked = [row for row in self.compared if row.mean is not None and row.measure == self.here.measure]
+        if self.here not in ranked:
+            return f"this run has no number: {status_of(self.here.row.state)}"
+        paired = any(row.against_difference is not None for row in self.compared)
+        over = "; differences over common runs" if paired else ""  # they are not those of the means
+        return f"this run is number {ranked.index(self.here) + 1} of {len(ranked)} by its mean{over}"
 
 
 def comparison(
     cell: Cell,
-    result: Result,
+    result: CellResult,
     grid: Grid,
     recipe: str,
     store: Path,
+    gathered: Gathered,
     results: Path = Path("results"),
     records: Path = ROOT,
 ) -> Comparison:
-    """Compare a result with the shipped cells and all other results of this folder on the same dataset.
+    """Compare a result with the shipped cells and all other results of this folder on the same dataset and metric.
 
     Args:
         cell: the cell of the result.
@@ -202,83 +217,68 @@ def comparison(
         grid: the grid.
         recipe: file with its recipe.
         store: folder of the records.
+        gathered: all results on the dataset.
         results: folder of results.
         records: folder of suites with shipped records.
     """
     runs = Store(store)
     here = records_of(result, runs)
-    ours: Compared = {**summarise(result, here), "of": HERE, "targets": result["recipe"].get("targets"), **NOT_COMPARED}
+    ours = Compared(summarise(result, here), HERE, result.recipe.get("targets"))
     rows = [ours]
-    cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
-    found = gather(grid.model_copy(update={"cells": cells}), results, store, records)
     others = [other for other in tried_cells(cell.dataset, results) if other.cell != cell.cell]
     tried, _, known = collect(others, results, runs, grid.run.verdict)
-    known |= {record["digest"]: record for version in found.versions.values() for record in version.records}
-    seen = {frozenset(ours["digests"])}
-    for row in (*found.rows, *found.others, *tried):
-        runs_of_row = frozenset(row["digests"])
-        if row["mean"] is not None and (row["metric"] != result["metric"] or runs_of_row not in seen):
-            theirs = [known[digest] for digest in row["digests"] if digest in known]
-            targets = theirs[0]["deterministic"]["recipe"].get("targets") if theirs else None
-            source = f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}"
-            other: Compared = {**row, "of": source, "targets": targets, **NOT_COMPARED}
-            if _measure(other) == _measure(ours):
-                found_pairs = _against((ours["cell"], here), (row["cell"], theirs), grid, runs, records)
-                if isinstance(found_pairs, Paired):
-                    words = {FIRST: "better", SECOND: "worse"}
-                    other["against"] = words.get(found_pairs.word) or verdict_of(found_pairs)
-                    other["against_difference"] = found_pairs.difference
-                    other["against_interval"] = found_pairs.interval
+    known |= {record.digest: record for version in gathered.versions.values() for record in version.records}
+    seen = {frozenset(ours.row.summary.digests)}
+    for row in (*gathered.rows, *gathered.others, *tried):
+        runs_of_row = frozenset(row.summary.digests)
+        if row.summary.mean is not None and row.metric == result.metric and runs_of_row not in seen:
+            theirs = [known[digest] for digest in row.summary.digests if digest in known]
+            targets = theirs[0].run.recipe.get("targets") if theirs else None
+            other = Compared(row, f"{row.suite}, {row.source or OWN}", targets)
+            if other.measure == ours.measure:
+                pairs = _against((cell.cell, here), (row.cell, theirs), grid, runs, records)
+                if isinstance(pairs, Paired):
+                    word = {FIRST: "better", SECOND: "worse"}.get(pairs.word) or verdict_of(pairs)
+                    other = replace(
+                        other, against=word, against_difference=pairs.difference, against_interval=pairs.interval
+                    )
                 else:
-                    other["against"] = found_pairs
+                    other = replace(other, against=pairs)
             rows.append(other)
             seen.add(runs_of_row)
-    sign = -1 if result["direction"] == "max" else 1
-    # rows with another metric or unit are below those that are compared
-    rows.sort(key=lambda row: (_measure(row) != _measure(ours), row["mean"] is None, sign * (row["mean"] or 0.0)))
+    sign = -1 if result.direction == "max" else 1
+    # rows with another unit are below those that are compared
+    rows.sort(key=lambda row: (row.measure != ours.measure, row.mean is None, sign * (row.mean or 0.0)))
     return Comparison(cell.dataset, rows, recipe)
 
 
-def _measure(row: Compared) -> tuple[str | None, str | None]:
-    """Return metric and unit of a row; only rows with the same are compared."""
-    return row["metric"], row["targets"]
-
-
 def _against(
-    ours: tuple[str, Sequence[Record]], others: tuple[str, Sequence[Record]], grid: Grid, store: Store, root: Path
+    ours: tuple[str, Sequence[RunRecord]], others: tuple[str, Sequence[RunRecord]], grid: Grid, store: Store, root: Path
 ) -> Paired | str:
     """Compare the runs of two cells over their common seeds and splits, or return why they cannot be compared."""
-    data = [{record["deterministic"]["digests"]["data"] for record in side} for _, side in (ours, others)]
+    data = [{record.run.digests.data for record in side} for _, side in (ours, others)]
     if ours[1] and others[1] and data[0] != data[1]:
         return OTHER_DATA
     values = [tested_values(side) for _, side in (ours, others)]
     common = sorted(values[0].keys() & values[1].keys())
     if not common:
         return "no seed in common"
-    runs = [
-        {(run["seed"], run["split"]): record for record in side if (run := record["deterministic"])}
-        for _, side in (ours, others)
-    ]
-    run = ours[1][0]["deterministic"]
+    runs = [{(run.seed, run.split): record for record in side if (run := record.run)} for _, side in (ours, others)]
+    run = ours[1][0].run
     pairs = [(runs[0][one], runs[1][one]) for one in common]
-    examples = example_error((ours[0], others[0]), pairs, run["metric"], store, root)
+    examples = example_error((ours[0], others[0]), pairs, run.metric, store, root)
     first, second = ([side[one] for one in common] for side in values)
     return paired(
-        first, second, run["direction"], grid.run.verdict,
-        examples if isinstance(examples, ExampleError) else None, span_of(run["metric"]),
+        first, second, run.direction, grid.run.verdict,
+        examples if isinstance(examples, ExampleError) else None, span_of(run.metric),
     )  # fmt: skip
-
-
-def _short_names(texts: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    return {name: short_names([row[COLUMNS.index(name)] for row in texts]) for name in ("model", "of")}
 
 
 def _metric(row: Compared) -> str:
     """Return the metric of a row; for standardised targets with its divisor."""
-    divided_by = (
-        "" if not row["targets"] or not _has_unit(row["metric"]) else " / σ²" if row["metric"] == "mse" else " / σ"
-    )
-    return f"{row['metric']}{divided_by}"
+    metric = row.row.metric
+    divided_by = "" if not row.targets or not _has_unit(metric) else " / σ²" if metric == "mse" else " / σ"
+    return f"{metric}{divided_by}"
 
 
 def _has_unit(metric: str | None) -> bool:
@@ -286,18 +286,18 @@ def _has_unit(metric: str | None) -> bool:
     return metric is not None and metric != "r2" and not is_custom(metric)
 
 
-def _texts(row: Compared) -> list[str]:
-    percent = row["unit"] == "percent"
-    mean = mean_and_std(row["mean"], spread(row), percent)
-    published = mean_and_std(row["published_mean"], row["published_std"], percent)
-    difference = difference_text(row["against_difference"], row["against_interval"], percent)
-    metric = f"{row['metric']} %" if percent else _metric(row)
+def _texts(compared: Compared) -> list[str]:
+    row = compared.row
+    mine, cost, percent = row.summary, row.cost, row.percent
+    published = mean_and_std(row.published.mean, row.published.std, percent) if row.published else "–"
+    difference = difference_text(compared.against_difference, compared.against_interval, percent)
+    metric = f"{row.metric} %" if percent else _metric(compared)
     return [
-        row["model"], row["of"], metric, mean, f"{row['runs']}/{row['seeds']}", difference,
-        row["against"] or "–", published, row["status"] + (", reduced" if row["reduced"] else ""),
-        "–" if row["parameters"] is None else f"{row['parameters']:,}",
-        "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
-        "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
+        row.model, compared.of, metric, mean_and_std(mine.mean, mine.spread, percent), f"{mine.runs}/{mine.wanted}",
+        difference, compared.against or "–", published, status_of(row.state) + (", reduced" if row.reduced else ""),
+        "–" if cost.parameters is None else f"{cost.parameters:,}",
+        "–" if cost.seconds_per_epoch is None else f"{cost.seconds_per_epoch:.3g}",
+        "–" if cost.peak_memory_mib is None else f"{cost.peak_memory_mib:,.0f}",
     ]  # fmt: skip
 
 
@@ -308,7 +308,7 @@ def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
         comparison: the comparison.
         lines: further lines, printed below.
     """
-    here = [i for i, row in enumerate(comparison.rows) if row["of"] == HERE]
+    here = [i for i, row in enumerate(comparison.compared) if row.of == HERE]
     print_table(
         COLUMNS,
         comparison.texts(),
@@ -316,8 +316,8 @@ def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
         right=RIGHT,
         bold=here,
         title=f"{comparison.dataset}: {comparison._summary()}",
-        stacks=STACKS,
-        shorter=_short_names(comparison.texts()),
+        always=ALWAYS,
+        above=NAMES,
     )
     if comparison.tuned:
         show_columns(comparison.tuned)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gt_bench.analysis.rank import TOTAL, Block, Entry, Ranking, other_order, rank, strength, whole_dataset
+from gt_bench.analysis.dataset_numbers import Block, DatasetNumber
+from gt_bench.analysis.rank import TOTAL, Ranking, rank, whole_dataset
+from gt_bench.analysis.rank_text import other_order, strength
 from gt_bench.config.schema import RecipeError
-from gt_bench.leaderboard.verdicts import runs_in_full
+from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.whole_paper import counted
 from gt_bench.papers.published import Published, published_of
-from gt_bench.schemas import Row
 from gt_bench.stats import ranking
 from gt_bench.utils.format import markdown_line, markdown_text
 
@@ -88,18 +89,18 @@ def diagram(paper: str, rows: Sequence[Row]) -> Diagram | None:
     names, datasets = largest_complete(numbers)
     if not names:
         return None
-    ours = counted(row for row in rows if row["mean"] is not None and row["runs"])
+    ours = counted(row for row in rows if row.summary.mean is not None)
     values, ran, provisional = np.zeros((2, len(datasets), len(names))), 0, 0
     for i, dataset in enumerate(datasets):
         for j, name in enumerate(names):
             number = numbers[name, dataset]
             sign, row = (1 if number.direction == "max" else -1), ours.get(number.first_place)
             values[:, i, j] = sign * number.number
-            if row is not None and row["mean"] is not None:
-                values[1, i, j] = sign * row["mean"]
+            if row is not None and row.summary.mean is not None:
+                values[1, i, j] = sign * row.summary.mean
                 ran += 1
-                provisional += row["runs"] < runs_in_full(row)
-    published, replaced = (ranking.ranks_of(one) for one in values)
+                provisional += row.summary.runs < row.summary.full
+    published, replaced = (ranking.ranks_of(matrix) for matrix in values)
     means, means_ours = published.mean(0), replaced.mean(0)
     order = np.argsort(means, kind="stable").tolist()
     critical = ranking.critical_difference(len(names), len(datasets))
@@ -136,7 +137,7 @@ def largest_complete(numbers: Numbers) -> tuple[list[str], list[str]]:
     for name, dataset in numbers:
         datasets_of.setdefault(name, []).append(dataset)
     best: tuple[int, int] = (0, 0)
-    found: tuple[list[str], list[str]] = ([], [])
+    largest: tuple[list[str], list[str]] = ([], [])
     for first in datasets_of:
         if first not in own:
             continue
@@ -148,8 +149,8 @@ def largest_complete(numbers: Numbers) -> tuple[list[str], list[str]]:
                 break
             size = (len(names) * len(common), len(own & set(names)))
             if len(names) >= FEWEST_METHODS and size > best:
-                best, found = size, (names, common)
-    return found
+                best, largest = size, (names, common)
+    return largest
 
 
 def alike(ranks: Sequence[float], critical: float) -> list[tuple[int, int]]:
@@ -162,17 +163,17 @@ def alike(ranks: Sequence[float], critical: float) -> list[tuple[int, int]]:
     Returns:
         (first, last) index of each run of at least two methods; no run is part of another one.
     """
-    found: list[tuple[int, int]] = []
+    groups: list[tuple[int, int]] = []
     for first, low in enumerate(ranks):
         last = max(i for i, high in enumerate(ranks) if i >= first and (i == first or high - low < critical))
-        if last > first and (not found or last > found[-1][1]):
-            found.append((first, last))
-    return found
+        if last > first and (not groups or last > groups[-1][1]):
+            groups.append((first, last))
+    return groups
 
 
 def diagrams(papers: Iterable[str], rows: Sequence[Row]) -> list[Diagram]:
     """Returns the diagrams of all papers that have one."""
-    return [found for paper in papers if (found := diagram(paper, rows)) is not None]
+    return [drawn for paper in papers if (drawn := diagram(paper, rows)) is not None]
 
 
 def all_runs(rows: Sequence[Row]) -> Ranking | None:
@@ -184,63 +185,61 @@ def all_runs(rows: Sequence[Row]) -> Ranking | None:
     Returns:
         The ranking, or None if no two models have results on two common datasets.
     """
-    found: dict[str, Entry] = {}
+    by_cell: dict[str, DatasetNumber] = {}
     for row in rows:
-        if row["mean"] is not None and np.isfinite(row["mean"]) and not row["chosen_on_test"]:
-            suite, dataset, model = row["cell"].split("/")
-            block = Block(suite, dataset, row["metric"] or "")
-            runs = frozenset(row["digests"])
-            entry = Entry(model, block, row["mean"], row["direction"] or "max", "runs", runs=runs)
-            found.setdefault(row["cell"], entry)
+        if row.summary.mean is not None and np.isfinite(row.summary.mean) and not row.chosen_on_test:
+            block, runs = Block(row.suite, row.dataset, row.metric or ""), frozenset(row.summary.digests)
+            entry = DatasetNumber(row.model, block, row.summary.mean, row.direction or "max", "runs", runs=runs)
+            by_cell.setdefault(row.cell, entry)
     try:
-        ranked = rank(list(found.values()), at_least=2)
+        ranked = rank(list(by_cell.values()), at_least=2)
     except RecipeError:
         return None
     return ranked if ranked.datasets > 1 else None
 
 
-def sentences(found: Diagram) -> list[str]:
+def sentences(diagram: Diagram) -> list[str]:
     """Returns what a diagram shows, in words; `RULE` is the same for all."""
-    said = [f"{len(found.methods)} methods on {', '.join(found.datasets)}."]
-    p = "" if found.p_value is None else f"Friedman p = {found.p_value:.2g}; "
-    said.append(f"{p}critical difference {found.critical:.2f}.")
-    first = found.methods[0]
-    near = [one.name for one in found.methods[1:] if one.rank - first.rank < found.critical]
+    said = [f"{len(diagram.methods)} methods on {', '.join(diagram.datasets)}."]
+    p = "" if diagram.p_value is None else f"Friedman p = {diagram.p_value:.2g}; "
+    said.append(f"{p}critical difference {diagram.critical:.2f}.")
+    first = diagram.methods[0]
+    near = [method.name for method in diagram.methods[1:] if method.rank - first.rank < diagram.critical]
     said.append(
         f"Not distinguished from {first.name}: {', '.join(near)}." if near else f"All others differ from {first.name}."
     )
-    if found.runs:
-        part = f", {found.provisional} of them provisional" if found.provisional else ""
-        said.append(f"With our runs: {found.runs} published numbers replaced by our means{part}.")
+    if diagram.runs:
+        part = f", {diagram.provisional} of them provisional" if diagram.provisional else ""
+        said.append(f"With our runs: {diagram.runs} published numbers replaced by our means{part}.")
     return said
 
 
-def markdown(found: Sequence[Diagram], overall: Ranking | None, labels: Mapping[str, str]) -> list[str]:
+def markdown(diagrams: Sequence[Diagram], overall: Ranking | None, labels: Mapping[str, str]) -> list[str]:
     """Returns the section of docs/results.md.
 
     Args:
-        found: the diagrams.
+        diagrams: the diagrams.
         overall: the ranking of all runs.
         labels: names of all papers as they are shown.
     """
     heads = ("paper", "datasets", "mean rank (with our runs)", "critical difference", "Friedman p", "our runs")
     lines = [RULE, "Models of the paper are bold. `gt-bench rank` ranks any cells.", ""]
     lines += [markdown_line(heads), markdown_line(["---"] * len(heads))]
-    for one in found:
-        runs = f"{one.runs}, {one.provisional} of them provisional" if one.provisional else str(one.runs)
+    for its in diagrams:
+        runs = f"{its.runs}, {its.provisional} of them provisional" if its.provisional else str(its.runs)
         lines.append(
             markdown_line(
                 [
-                    labels[one.paper],
-                    ", ".join(one.datasets),
-                    ", ".join(_with_rank(method) for method in one.methods),
-                    f"{one.critical:.2f}",
-                    "–" if one.p_value is None else f"{one.p_value:.2g}",
+                    labels[its.paper],
+                    ", ".join(its.datasets),
+                    ", ".join(_with_rank(method) for method in its.methods),
+                    f"{its.critical:.2f}",
+                    "–" if its.p_value is None else f"{its.p_value:.2g}",
                     runs,
                 ]
             )
         )
-    if without := absent(found, labels):
+    if without := absent(diagrams, labels):
         lines += ["", without]
     if overall is not None:
         lines += ["", said_of_all(overall), "", "| recipe | Elo [95 %] | won | results |", "| --- | --- | --- | --- |"]
@@ -254,9 +253,9 @@ def _with_rank(method: Method) -> str:
     return f"{f'**{name}**' if method.own else name} {method.rank:.2f}{ours}"
 
 
-def absent(found: Sequence[Diagram], labels: Mapping[str, str]) -> str:
+def absent(diagrams: Sequence[Diagram], labels: Mapping[str, str]) -> str:
     """Returns why some papers have no diagram; empty if all have one."""
-    without = [label for name, label in labels.items() if name not in {one.paper for one in found}]
+    without = [label for name, label in labels.items() if name not in {diagram.paper for diagram in diagrams}]
     if not without:
         return ""
     return f"Without ranks, because fewer than three methods share five datasets: {', '.join(without)}."
@@ -282,10 +281,10 @@ def lines_of_all(overall: Ranking) -> list[list[str]]:
     """Returns the texts of the table of all runs: recipe, Elo, share of comparisons won, number of results."""
     return [
         [
-            one.model,
-            strength(one),
-            "–" if one.win_rate is None else f"{100 * one.win_rate:.0f} %",
-            str(one.datasets),
+            model.model,
+            strength(model),
+            "–" if model.win_rate is None else f"{100 * model.win_rate:.0f} %",
+            str(model.datasets),
         ]
-        for one in overall.models
+        for model in overall.models
     ]

@@ -7,18 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gt_bench.claims.evaluate import AS_PUBLISHED, FAILS, HOLDS, INCONSISTENT, UNDECIDED
+from gt_bench.claims.evaluate import ClaimVerdict
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.suite import load_suite
+from gt_bench.leaderboard.coverage import Coverage
+from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.whole_paper import sentence, whole_paper
-from gt_bench.papers.coverage import Coverage
-from gt_bench.papers.published import lookup
 from gt_bench.reports.paper_table import our_number
-from gt_bench.schemas import Row
 from gt_bench.utils.paths import MANIFEST, SUITES
 
 
-class Summary(NamedTuple):
+class PaperSummary(NamedTuple):
     """A paper in short.
 
     Attributes:
@@ -35,7 +34,7 @@ class Summary(NamedTuple):
 
 def every_in_short(
     covered: Iterable[Coverage], verdicts: Iterable[tuple[str, str]], rows: Sequence[Row]
-) -> dict[str, Summary]:
+) -> dict[str, PaperSummary]:
     """Summarize each paper that has a summary in its suite.yaml.
 
     Args:
@@ -47,16 +46,16 @@ def every_in_short(
         RecipeError: for a cell or metric that has no number.
     """
     numbers, told = _numbers(rows), list(verdicts)
-    found: dict[str, Summary] = {}
-    for one in covered:
-        summary = load_suite(one.paper).summary
+    summaries: dict[str, PaperSummary] = {}
+    for coverage in covered:
+        summary = load_suite(coverage.paper).summary
         if summary is None:
             continue
-        claims = _claims(Counter(verdict for paper, verdict in told if paper == one.paper))
-        text = " ".join(summary.split()).format_map(_Numbers(numbers, one.paper))
-        whole = f" {sentence(whole_paper(one.paper, rows))}" if one.judged else ""
-        found[one.paper] = Summary(f"{one.sentence}{whole} {claims}", text)
-    return found
+        claims = _claims(Counter(verdict for paper, verdict in told if paper == coverage.paper))
+        text = " ".join(summary.split()).format_map(_Numbers(numbers, coverage.paper))
+        whole = f" {sentence(whole_paper(coverage.paper, rows))}" if coverage.judged else ""
+        summaries[coverage.paper] = PaperSummary(f"{coverage.sentence}{whole} {claims}", text)
+    return summaries
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, str]:
@@ -65,14 +64,13 @@ def _numbers(rows: Sequence[Row]) -> dict[str, str]:
     `suite/dataset/row` is our mean ± std, formatted as in the published table. A metric follows if a cell has several.
     With ` printed` at the end it is the published number.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for row in rows:
-        if row["published_place"] and row["mean"] is not None:
-            published = lookup(*row["published_place"])
-            for name in (row["cell"], f"{row['cell']} {row['metric']}"):
-                found.setdefault(name, our_number(row, published))
-                found.setdefault(f"{name} printed", published.printed)
-    return found
+        if row.published and row.summary.mean is not None:
+            for name in (row.cell, f"{row.cell} {row.metric}"):
+                texts.setdefault(name, our_number(row, row.published))
+                texts.setdefault(f"{name} printed", row.published.printed)
+    return texts
 
 
 class _Numbers(dict[str, str]):
@@ -81,18 +79,20 @@ class _Numbers(dict[str, str]):
         self.paper = paper
 
     def __missing__(self, key: str) -> str:
-        raise RecipeError(
-            f"{SUITES / self.paper / MANIFEST}: summary: no number of {key!r} is shipped{nearest(key, list(self))}"
-        )
+        problem = f"no number of {key!r} is shipped{nearest(key, list(self))}"
+        raise RecipeError(problem, file=SUITES / self.paper / MANIFEST, place="summary", value=key)
 
 
 def _claims(verdicts: Counter[str]) -> str:
     says = {
-        HOLDS: ("holds", "hold"),
-        AS_PUBLISHED: ("agrees in the paper", "agree in the paper"),
-        FAILS: ("fails", "fail"),
-        INCONSISTENT: ("contradicts another statement of the paper", "contradict other statements of the paper"),
-        UNDECIDED: ("is undecided", "are undecided"),
+        ClaimVerdict.HOLDS: ("holds", "hold"),
+        ClaimVerdict.AS_PUBLISHED: ("agrees in the paper", "agree in the paper"),
+        ClaimVerdict.FAILS: ("fails", "fail"),
+        ClaimVerdict.INCONSISTENT: (
+            "contradicts another statement of the paper",
+            "contradict other statements of the paper",
+        ),
+        ClaimVerdict.UNDECIDED: ("is undecided", "are undecided"),
     }
     counts = [f"{verdicts[word]} {forms[verdicts[word] > 1]}" for word, forms in says.items() if verdicts[word]]
     if not counts:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from gt_bench.leaderboard.export import to_columns
+from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.words import status_of
 from gt_bench.papers.published import Published
 from gt_bench.papers.table_layout import Column, Layout
 from gt_bench.papers.units import half_up
-from gt_bench.schemas import Row
+from gt_bench.stats.verdict import VerdictWord
 from gt_bench.utils.format import csv_text, terminal_text
 from gt_bench.utils.redact import printable
 
@@ -25,21 +27,23 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """A kind of verdict: its word, a sign that needs no colour, and its description."""
+    """A kind of verdict: its word, a sign that needs no colour, its description, and its colour on a terminal."""
 
     word: str
     sign: str
     tex: str
     says: str
+    colour: str
 
 
+NOT_JUDGED = "none"  # all words that are no verdict
 KINDS = (
-    Kind("reproduced", "✓", r"$\checkmark$", "reproduced"),
-    Kind("consistent", "≈", r"$\approx$", "consistent"),
-    Kind("better", "▲", r"$\blacktriangle$", "better"),
-    Kind("worse", "▼", r"$\blacktriangledown$", "worse"),
-    Kind("undecided", "?", "?", "undecided: the paper leaves out what would decide it"),
-    Kind("none", "·", r"$\cdot$", "not judged"),
+    Kind(VerdictWord.REPRODUCED, "✓", r"$\checkmark$", "reproduced", "blue"),
+    Kind(VerdictWord.CONSISTENT, "≈", r"$\approx$", "consistent", "cyan"),
+    Kind(VerdictWord.BETTER, "▲", r"$\blacktriangle$", "better", "green"),
+    Kind(VerdictWord.WORSE, "▼", r"$\blacktriangledown$", "worse", "yellow"),
+    Kind(VerdictWord.UNDECIDED, "?", "?", "undecided: the paper leaves out what would decide it", "magenta"),
+    Kind(NOT_JUDGED, "·", r"$\cdot$", "not judged", "dim"),
 )
 BY_WORD = {kind.word: kind for kind in KINDS}
 PROVISIONAL = "…"  # behind a sign: fewer seeds than the recipe asks for
@@ -47,10 +51,10 @@ PROVISIONAL = "…"  # behind a sign: fewer seeds than the recipe asks for
 
 def kind_of(row: Row) -> Kind:
     """Returns the kind of a row's verdict."""
-    return BY_WORD.get((row["verdict"] or "none").partition(",")[0], BY_WORD["none"])
+    return BY_WORD.get(row.verdict.word if row.verdict else NOT_JUDGED, BY_WORD[NOT_JUDGED])
 
 
-class Line(NamedTuple):
+class TableLine(NamedTuple):
     """A line of the table: own rows by column, or published numbers by column."""
 
     method: str
@@ -69,27 +73,27 @@ class PaperTable:
     marks: Mapping[tuple[str, Column], str]
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[TableLine]:
         """Returns for each method the published line, then one for each recipe of ours."""
-        found = []
+        lines = []
         for method in self.layout.methods:
             printed = {c: p for c in self.layout.columns if (p := self.layout.printed.get((method, c)))}
-            found.append(Line(method, None, printed, {}))
+            lines.append(TableLine(method, None, printed, {}))
             here = {column: self.ours.get((method, column), ()) for column in self.layout.columns}
             for recipe in dict.fromkeys(name_of(row) for rows in here.values() for row in rows):
                 by_column = {c: row for c, rows in here.items() for row in rows if name_of(row) == recipe}
-                found.append(Line(method, recipe, {}, by_column))
-        return found
+                lines.append(TableLine(method, recipe, {}, by_column))
+        return lines
 
     @property
     def run(self) -> int:
         """Returns how many of its numbers are compared with a run of ours."""
-        return sum(any(row["mean"] is not None for row in rows) for rows in self.ours.values())
+        return sum(any(row.summary.mean is not None for row in rows) for rows in self.ours.values())
 
     @property
     def kinds(self) -> list[Kind]:
         """The kinds of verdicts in the table."""
-        there = {kind_of(row).word for rows in self.ours.values() for row in rows if row["mean"] is not None}
+        there = {kind_of(row).word for rows in self.ours.values() for row in rows if row.summary.mean is not None}
         return [kind for kind in KINDS if kind.word in there]
 
 
@@ -97,13 +101,10 @@ def paper_table(layout: Layout, rows: Sequence[Row]) -> PaperTable:
     """Returns the table with those of `rows` that are compared with one of its numbers."""
     ours: dict[tuple[str, Column], list[Row]] = {}
     for row in rows:
-        place = row["published_place"]
-        if (
-            place
-            and tuple(place[:2]) == (layout.paper, layout.table)
-            and (where := (place[2], Column(*place[3:]))) in layout.printed
-        ):
-            ours.setdefault(where, []).append(row)
+        if row.published and (row.published.paper, row.published.table) == (layout.paper, layout.table):
+            _, _, method, dataset, metric, split = row.published.place
+            if (where := (method, Column(dataset, metric, split))) in layout.printed:
+                ours.setdefault(where, []).append(row)
     letters: dict[str, str] = {}
     marks = {}
     for method in layout.methods:
@@ -118,7 +119,7 @@ def paper_table(layout: Layout, rows: Sequence[Row]) -> PaperTable:
 
 def run_part(table: PaperTable) -> PaperTable | None:
     """Returns the methods and columns that have a run of ours; None if there are none."""
-    run = [place for place, rows in table.ours.items() if any(row["mean"] is not None for row in rows)]
+    run = [place for place, rows in table.ours.items() if any(row.summary.mean is not None for row in rows)]
     if not run:
         return None
     part = table.layout.only({method for method, _ in run}, {column for _, column in run})
@@ -133,9 +134,8 @@ def _letter(number: int) -> str:
 
 def name_of(row: Row) -> str:
     """Returns the name of an own line: its recipe, with the suite if it is not that of the paper, and a flag."""
-    suite, _, recipe = row["cell"].split("/")
-    name = recipe if suite == (row["published_place"] or [""])[0] else f"{recipe} ({suite})"
-    return f"{name} (!)" if row["chosen_on_test"] else name
+    name = row.model if row.published and row.suite == row.published.paper else f"{row.model} ({row.suite})"
+    return f"{name} (!)" if row.chosen_on_test else name
 
 
 def heading(column: Column, layout: Layout) -> list[str]:
@@ -165,21 +165,22 @@ def digits_of(published: Published) -> int:
 
 def our_number(row: Row, published: Published) -> str:
     """Returns our mean and deviation in the unit and with the digits of the paper; without a mean, the status."""
-    if row["mean"] is None:
-        return status_of(row["state"].model_copy(update={"stale": []}))
+    mine = row.summary
+    if mine.mean is None:
+        return status_of(row.state.model_copy(update={"stale": []}))
     scale, digits = 100 if published.unit == "percent" else 1, digits_of(published)
     # 203 of 400 are 50.75 %: the float is slightly below, and would be shown as 50.7
-    values = [row["mean"], *([row["std"]] if row["runs"] > 1 and row["std"] is not None else [])]
+    values = [mine.mean, *([] if mine.spread is None else [mine.spread])]
     return " ± ".join(f"{half_up(scale * value, digits):.{digits}f}" for value in values)
 
 
 def sign_of(row: Row) -> str:
     """Returns the sign of the verdict, with a mark while seeds are missing. Empty without a number."""
-    return "" if row["mean"] is None else kind_of(row).sign + (PROVISIONAL if row["provisional"] else "")
+    return "" if row.summary.mean is None else kind_of(row).sign + (PROVISIONAL if row.provisional else "")
 
 
 def _texts(
-    table: PaperTable, line: Line, mark: Callable[[str], str], sign: Callable[[Row], str],
+    table: PaperTable, line: TableLine, mark: Callable[[str], str], sign: Callable[[Row], str],
     number: Callable[[str], str] = str,
 ) -> list[str]:  # fmt: skip
     """Returns the texts of the columns of a line, with formats of their parts. Empty where the paper has no number."""
@@ -200,15 +201,21 @@ def _texts(
 def legend(table: PaperTable) -> list[str]:
     """Returns an explanation of the signs that occur, and each footnote once."""
     said = [f"{kind.sign} {kind.says}" for kind in table.kinds]
-    if any(row["provisional"] for rows in table.ours.values() for row in rows):
+    if any(row.provisional for rows in table.ours.values() for row in rows):
         said.append(f"{PROVISIONAL} with fewer seeds than the recipe asks for")
     head = [
         f"{table.run} of {len(table.layout.printed)} numbers have a run of ours"
         + (f": {'; '.join(said)}" if said else "")
     ]
-    if any(row["chosen_on_test"] for rows in table.ours.values() for row in rows):
-        head.append("(!) the epoch was chosen on the test split, as the authors did: not one of our results")
-    return head + [f"[{_letter(n)}] {printable(note)}" for n, note in enumerate(table.notes)]
+    notes = [f"[{_letter(n)}] {printable(note)}" for n, note in enumerate(table.notes)]
+    return [*head, *warnings(table), *notes]
+
+
+def warnings(table: PaperTable) -> list[str]:
+    """Returns an explanation of the mark of runs whose epoch was chosen on the test split, if there are any."""
+    if not any(row.chosen_on_test for rows in table.ours.values() for row in rows):
+        return []
+    return ["(!) the epoch was chosen on the test split, as the authors did: not one of our results"]
 
 
 def to_terminal(table: PaperTable, width: int) -> list["Table"]:
@@ -216,14 +223,6 @@ def to_terminal(table: PaperTable, width: int) -> list["Table"]:
     from rich.table import Table
     from rich.text import Text
 
-    colours = {
-        "reproduced": "blue",
-        "consistent": "cyan",
-        "better": "green",
-        "worse": "yellow",
-        "undecided": "magenta",
-        "none": "dim",
-    }
     lines = [(line, _texts(table, line, lambda m: f" [{m}]", sign_of)) for line in table.lines]
     labels = [line.method if line.recipe is None else f"  ours: {line.recipe}" for line, _ in lines]
     heads = [heading(column, table.layout) for column in table.layout.columns]
@@ -245,8 +244,7 @@ def to_terminal(table: PaperTable, width: int) -> list["Table"]:
             one.add_column("\n".join(heads[number]), justify="right", no_wrap=True)
         for (line, texts), label in zip(lines, labels, strict=True):
             styles = [
-                colours[kind_of(line.rows[c]).word] if (c := table.layout.columns[n]) in line.rows else ""
-                for n in block
+                kind_of(line.rows[c]).colour if (c := table.layout.columns[n]) in line.rows else "" for n in block
             ]
             one.add_row(
                 Text(terminal_text(label)),
@@ -285,7 +283,7 @@ def to_tex(table: PaperTable) -> str:
     columns = table.layout.columns
 
     def sign(row: Row) -> str:
-        return "" if row["mean"] is None else kind_of(row).tex + (r"\,\ldots" if row["provisional"] else "")
+        return "" if row.summary.mean is None else kind_of(row).tex + (r"\,\ldots" if row.provisional else "")
 
     def italic(text: str) -> str:
         return rf"\textit{{{tex_text(text)}}}"
@@ -368,4 +366,5 @@ def entries(table: PaperTable) -> Iterator[dict[str, object]]:
             keys = [key for key in CSV_COLUMNS if key not in theirs]
             rows: Sequence[Row | None] = table.ours.get((method, column)) or [None]
             for row in rows:
-                yield theirs | {key: row.get(key) if row else None for key in keys}
+                line: Mapping[str, object] = to_columns(row) if row else {}
+                yield theirs | {key: line.get(key) for key in keys}

@@ -1,11 +1,11 @@
-"""`gt-bench table`: a published table in one of several formats, or the list of tables."""
+"""`gt-bench board SUITE --table TABLE`: a published table in one of several formats, or the list of tables."""
 
 from collections.abc import Sequence
 
-from gt_bench.papers.table_layout import find, layouts, of_paper
+from gt_bench.leaderboard.row import Row
+from gt_bench.papers.table_layout import find, layouts
 from gt_bench.reports.html.build import table_html
 from gt_bench.reports.paper_table import caption, entries, legend, paper_table, to_csv, to_markdown, to_terminal, to_tex
-from gt_bench.schemas import Row
 from gt_bench.utils import terminal
 from gt_bench.utils.format import print_json, print_text, terminal_text
 
@@ -38,10 +38,10 @@ def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
         print_text({"md": to_markdown, "tex": to_tex, "csv": to_csv}[form](table), end="")
 
 
-def show_list(paper: str | None, rows: Sequence[Row], as_json: bool = False) -> None:
-    """Print the tables of a paper, or of all, with their numbers and how many of them have a run."""
+def show_list(rows: Sequence[Row], as_json: bool = False) -> None:
+    """Print the tables of all papers, with their numbers and how many of them have a run."""
     content, lines = [], []
-    for layout in of_paper(paper) if paper else layouts():
+    for layout in layouts():
         numbers, run = len(layout.printed), paper_table(layout, rows).run
         content.append(
             {"paper": layout.paper, "table": layout.table, "title": layout.title, "numbers": numbers, "run": run}
@@ -52,7 +52,6 @@ def show_list(paper: str | None, rows: Sequence[Row], as_json: bool = False) -> 
     if as_json:
         print_json(content)
         return
-    terminal.print_table(
-        ("paper", "table", "over", "numbers", "run"), lines, wrapped=("over",), right=("numbers", "run")
-    )
-    print("gt-bench table SUITE TABLE shows one of them")
+    names = ("paper", "table", "over", "numbers", "run")
+    terminal.print_table(names, lines, wrapped=("over",), right=("numbers", "run"), always=names[3:], above=names[:2])
+    print_text("gt-bench board SUITE shows all rows of a suite, --table TABLE one of its tables")

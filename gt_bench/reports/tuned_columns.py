@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.papers.units import PERCENT, difference_text, mean_and_std, metric_label, number_text
-from gt_bench.schemas import Settings
 from gt_bench.stats.paired import Paired, paired
-from gt_bench.stats.verdict import STD_DDOF
+from gt_bench.stats.welch import STD_DDOF
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.terminal import print_table
 
 DEFAULT, TUNED, ENSEMBLED = "default", "tuned", "tuned and ensembled"
@@ -80,7 +80,7 @@ class TunedColumns:
         """Returns the columns as JSON."""
         rows = []
         for column in self.columns:
-            found = self.against_default(column)
+            paired = self.against_default(column)
             rows.append(
                 {
                     "name": column.name,
@@ -92,8 +92,8 @@ class TunedColumns:
                     "runs": column.runs,
                     "hours": column.hours,
                     "parameters": column.parameters,
-                    "difference_to_default": found and found.difference,
-                    "interval": found and found.interval,
+                    "difference_to_default": paired and paired.difference,
+                    "interval": paired and paired.interval,
                 }
             )
         weights = {str(seed): dict(members) for seed, members in self.weights.items()}
@@ -103,8 +103,8 @@ class TunedColumns:
         """Returns the texts of each row, in the order of `HEADS`."""
         rows, percent = [], self.metric in PERCENT
         for column in self.columns:
-            found = self.against_default(column)
-            difference = difference_text(found.difference, found.interval, percent) if found else "–"
+            paired = self.against_default(column)
+            difference = difference_text(paired.difference, paired.interval, percent) if paired else "–"
             rows.append(
                 [
                     column.name,

@@ -6,41 +6,36 @@ import os
 import platform
 import re
 import resource
-import subprocess
-import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
 
 import psutil
 import threadpoolctl
 import torch
 
-from gt_bench.runtime import resources
-from gt_bench.schemas import Environment
-from gt_bench.utils.code_digest import PACKAGES, ROOT, imported_packages
-from gt_bench.utils.paths import SHIPPED
+from gt_bench.config.schema import RecipeError
+from gt_bench.records.run import Environment, Session
+from gt_bench.runtime import checkout, resources
 
-# git pathspecs of files that decide numbers. Other files only decide which cells run and how they are reported
-# (dvc.yaml, grid.yaml, records, docs/).
-DECIDING = ("gt_bench", "gt_models", "suites/*/recipes/*", "suites/*.py", "params.yaml")
 # Memory of a process on a GPU besides its tensors: CUDA context and kernels of libraries. An upper estimate.
 GPU_CONTEXT = 768 * 2**20
-# Modules that compute -> the package that has their version.
-COMPUTING = {
-    "torch": "torch", "torch_geometric": "torch-geometric", "numpy": "numpy", "scipy": "scipy",
-    "sklearn": "scikit-learn", "ogb": "ogb", "numba": "numba", "llvmlite": "llvmlite", "triton": "triton",
-}  # fmt: skip
+COMPUTING = (
+    "torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "ogb", "numba", "llvmlite", "triton",
+)  # fmt: skip
 
 
 class Clock:
-    """Seconds per kind of work; a run that resumes adds to its earlier seconds."""
+    """Seconds per kind of work, and sessions: a run that resumes adds to those of before.
 
-    def __init__(self) -> None:
+    Args:
+        device: name of the device, see `device_name`.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
         self.totals = {"train": 0.0, "eval": 0.0, "test": 0.0}
-        self.started = now()
+        self.sessions = [Session(started=now(), commit=checkout.commit() or "unknown", device=device)]
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
@@ -127,12 +122,13 @@ def choose_device(name: str) -> torch.device:
     A GPU has an index, which some functions of `torch.cuda` require.
 
     Raises:
-        ValueError: this machine has no such device.
+        RecipeError: this machine has no such device.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"run.device is {name!r}, but torch sees no GPU here; set it to auto or cpu in params.yaml")
+        problem = f"is {name!r}, but torch sees no GPU here"
+        raise RecipeError(problem, file="params.yaml", place="run.device", value=name, remedy="set it to auto or cpu")
     return torch.device("cuda", 0) if name == "cuda" else torch.device(name)
 
 
@@ -189,11 +185,11 @@ def gpu_fraction(total: int, processes: int) -> float:
 
 
 def environment(device: torch.device, allocator: str) -> Environment:
-    """Return what a run used besides the content of its digest: package versions, vector width, BLAS, machine, commit.
+    """Return what a run had besides the content of its digest: package versions, vector width, BLAS, machine, commit.
 
     It contains no path, user name or host name. Call it at the end of the run.
     """
-    found = {
+    described = {
         "python": platform.python_version(),
         **packages(),
         "system": " ".join(part for part in (platform.system(), platform.machine(), *platform.libc_ver()) if part),
@@ -203,29 +199,15 @@ def environment(device: torch.device, allocator: str) -> Environment:
         "cores": psutil.cpu_count(),
         "device": device_name(device),
         "allocator": allocator,
-        "commit": commit(),
+        "commit": checkout.commit(),
     }
-    return cast(Environment, found)
+    return Environment.from_disk(described)
 
 
-def packages(loaded: Collection[str] | None = None, root: Path = ROOT) -> dict[str, str]:
-    """Return the versions of the computing packages that the code of this project imported.
-
-    torch_geometric imports numba if it is installed, so a package counts only if a loaded module of this project
-    imports it.
-
-    Args:
-        loaded: names of modules; by default those in this process.
-        root: folder of the project.
-    """
-    loaded = sys.modules.keys() if loaded is None else loaded
-    ours = [name for name in list(loaded) if name.partition(".")[0] in PACKAGES]
-    used = imported_packages(ours, root) & set(loaded)
-    if "numba" in used:
-        used.add("llvmlite")  # its compiler
+def packages() -> dict[str, str]:
+    """Return the versions of the installed packages that compute, whichever of them this process has loaded so far."""
     versions = {}
-    for package in (package for name, package in COMPUTING.items() if name in used):
-        # some are installed under another name (pytorch-triton)
+    for package in COMPUTING:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions
@@ -235,10 +217,10 @@ def blas() -> dict[str, str]:
     """Return the BLAS libraries in this process and their threads, by the package that contains them."""
     config = torch.__config__.show()
     name, mkl = re.search(r"BLAS_INFO=(\w+)", config), re.search(r"Math Kernel Library Version (\S+)-", config)
-    found = {}
+    libraries = {}
     if name:  # linked statically into torch, where threadpoolctl does not find it
         version = f" {mkl[1]}" if mkl and name[1] == "mkl" else ""
-        found["torch"] = f"{name[1]}{version}, {_threads(torch.get_num_threads())}"
+        libraries["torch"] = f"{name[1]}{version}, {_threads(torch.get_num_threads())}"
     for library in threadpoolctl.threadpool_info():
         if library["user_api"] != "blas":
             continue
@@ -247,38 +229,12 @@ def blas() -> dict[str, str]:
             library["prefix"],
         )
         what = " ".join(str(library[key]) for key in ("internal_api", "version", "architecture") if library.get(key))
-        found[owner] = f"{what}, {_threads(library['num_threads'])}"
-    return found
+        libraries[owner] = f"{what}, {_threads(library['num_threads'])}"
+    return dict(sorted(libraries.items()))  # loaded in any order
 
 
 def _threads(count: int) -> str:
     return f"{count} thread{'s' if count > 1 else ''}"
-
-
-def commit(root: Path = ROOT) -> str | None:
-    """Return the commit of the working tree, with "-dirty" if a file that decides numbers (`DECIDING`) was changed.
-
-    Args:
-        root: folder of the repository.
-
-    Returns:
-        None outside a repository that contains this code, and for an installed package.
-    """
-    if SHIPPED.is_dir():
-        return None
-
-    def git(*arguments: str) -> str:
-        command = ["git", *arguments]
-        return subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8", check=True).stdout.strip()
-
-    try:
-        if not git("ls-files", "gt_models"):
-            return None  # the code was unpacked inside another repository
-        head = git("rev-parse", "HEAD")
-        changed = git("status", "--porcelain", "--untracked-files=normal", "--", *DECIDING)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return head + ("-dirty" if changed else "")
 
 
 def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

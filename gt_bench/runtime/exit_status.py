@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import ParamSpec
 
+from gt_bench.runtime.resources import memory_limit
 from gt_bench.runtime.signals import restore_interrupts
 from gt_bench.runtime.startup import use_utf8
 from gt_bench.utils.errors import UserError, missing
@@ -52,8 +53,6 @@ def _failed(message: str) -> int:
 
 
 def _out_of_memory() -> str:
-    from gt_bench.runtime.resources import memory_limit
-
     return (
         f"out of memory: this process may use {memory_limit() // 2**20:,} MiB, the lowest limit of machine, control "
         "group and ulimit; free memory or raise that limit, and run the same command again"

@@ -14,9 +14,11 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from gt_bench.records.run import RunRecord
 from gt_bench.runtime.signals import GRACE, die_with_parent, handled, ignore_interrupts
+from gt_bench.runtime.startup import collect_garbage_rarely
+from gt_bench.runtime.threads import settle_environment
 from gt_bench.runtime.worker_pool import Killed, Lost, TaskResult, portable
-from gt_bench.schemas import Record
 from gt_bench.utils.code_digest import ROOT
 
 OnEpoch = Callable[[int, dict[str, float]], None]
@@ -44,7 +46,7 @@ def terminate(process: subprocess.Popen[Any]) -> None:
         process.wait()
 
 
-def compute_in_new_process(compute: Callable[[OnEpoch], Record], run: str, on_epoch: OnEpoch | None) -> Record:
+def compute_in_new_process(compute: Callable[[OnEpoch], RunRecord], run: str, on_epoch: OnEpoch | None) -> RunRecord:
     """Call `compute(on_epoch)` in a new interpreter. An exception here terminates the run, which saves a checkpoint.
 
     Args:
@@ -85,14 +87,11 @@ def compute_in_new_process(compute: Callable[[OnEpoch], Record], run: str, on_ep
         raise (Killed if result.killed else Lost)(
             f"{run}: {result.died}; the last checkpoint of the run is saved, run the same command again to resume"
         )
-    return cast(Record, result.value)
+    return cast(RunRecord, result.value)
 
 
 def main() -> None:
     """Read what to compute from stdin and write pickled messages to stdout; other output goes to stderr."""
-    from gt_bench.runtime.startup import collect_garbage_rarely
-    from gt_bench.runtime.threads import settle_environment
-
     collect_garbage_rarely()
     settle_environment()
     with handled(say=False), os.fdopen(os.dup(1), "wb") as out:

@@ -66,10 +66,8 @@ def _version(path: Path, shown: str, texts: tuple[tuple[str, Path, bytes], ...])
         remedy = "install that package or remove the import" if isinstance(error, ImportError) else "correct the line"
         if isinstance(error, SystemExit):  # probably a script that reads its own arguments
             remedy = 'move the code of the script below `if __name__ == "__main__":`'
-        raise ImportFails(
-            f"{shown}, line {line}: expected a file that Python can import; it raises {type(error).__name__}: {error}; "
-            f"{remedy}"
-        ) from error
+        problem = f"expected a file that Python can import; it raises {type(error).__name__}: {error}"
+        raise ImportFails(problem, file=shown, place=f"line {line}", remedy=remedy) from error
     finally:
         sys.path.remove(str(path.parent))
         sys.dont_write_bytecode = written
@@ -100,11 +98,11 @@ def function_of(module: ModuleType, name: str) -> tuple[FunctionType | None, lis
     Returns:
         The function, or None if the file has no function of this name; and the names of those that it defines.
     """
-    found = getattr(module, name, None)
+    function = getattr(module, name, None)
     own = [
         key for key, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == module.__name__
     ]
-    return (found if inspect.isfunction(found) else None), own
+    return (function if inspect.isfunction(function) else None), own
 
 
 def line_in(path: Path | str, error: BaseException) -> int | str:

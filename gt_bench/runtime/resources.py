@@ -78,10 +78,10 @@ def resident_mib(pid: int | None) -> float:
 
 def family(pid: int | None) -> list[int]:
     """Return the ids of a process and its descendants; an empty list for None."""
-    found = [] if pid is None else [pid]
-    for one in found:
-        found += [int(child) for child in (_read(Path(f"/proc/{one}/task/{one}/children")) or "").split()]
-    return found
+    pids = [] if pid is None else [pid]
+    for parent in pids:
+        pids += [int(child) for child in (_read(Path(f"/proc/{parent}/task/{parent}/children")) or "").split()]
+    return pids
 
 
 def bound(share: float = 1.0, pid: int | None = None) -> None:
@@ -103,6 +103,14 @@ def bound(share: float = 1.0, pid: int | None = None) -> None:
     wanted = limit if given == resource.RLIM_INFINITY else min(limit, given)
     with contextlib.suppress(OSError, ValueError):  # the process has ended
         resource.prlimit(pid or 0, resource.RLIMIT_DATA, (wanted, hard))
+
+
+def unbound() -> None:
+    """Undo `bound` in this process, after its training: libraries that are imported later need address space."""
+    if sys.platform != "linux":
+        return
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.prlimit(0, resource.RLIMIT_DATA, (_given_data_limit(), hard))
 
 
 def _given_data_limit() -> int:
@@ -141,7 +149,7 @@ def _groups(controller: str) -> Iterator[tuple[int, Path]]:
 
 def _memory_groups() -> list[tuple[int, int]]:
     """Return (limit, used bytes without caches) of each control group that has a limit."""
-    found = []
+    groups = []
     for version, folder in _groups("memory"):
         limit, used = (
             ("memory.max", "memory.current") if version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
@@ -151,20 +159,20 @@ def _memory_groups() -> list[tuple[int, int]]:
             stat = dict(
                 line.split() for line in (_read(folder / "memory.stat") or "").splitlines() if len(line.split()) == 2
             )
-            found.append((most, max(0, (_number(folder / used) or 0) - int(stat.get(key, 0)))))
-    return found
+            groups.append((most, max(0, (_number(folder / used) or 0) - int(stat.get(key, 0)))))
+    return groups
 
 
 def _cpu_quotas() -> list[int]:
-    found = []
+    quotas = []
     for version, folder in _groups("cpu"):
         if version == 2:
             quota, _, period = (_read(folder / "cpu.max") or "max").partition(" ")
         else:
             quota, period = (_read(folder / f"cpu.cfs_{what}_us") or "-1" for what in ("quota", "period"))
         with contextlib.suppress(ValueError, ZeroDivisionError):  # "max" or -1: no limit
-            found += [int(quota) // int(period)] if int(quota) > 0 else []
-    return found
+            quotas += [int(quota) // int(period)] if int(quota) > 0 else []
+    return quotas
 
 
 def _number(path: Path) -> int | None:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 # Seconds that an epoch may still take: less than schedulers and `docker stop` (10 s) wait before they kill.
 GRACE = 7.0
+# Seconds in which further signals are the same request: `timeout` and schedulers signal a process, and then its group.
+TOGETHER = 1.0
 
 # How a signal that ends a process is described.
 CAUSES = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "Ctrl-C", signal.SIGTERM: "terminated"}
@@ -47,7 +49,7 @@ def handled(say: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Defer a signal inside the block until `pending` is checked or `poll` raises; a second signal stops at once."""
+    """Defer a signal inside the block until `pending` is checked or `poll` raises; a later signal stops at once."""
     global _deferred
     if _pending:
         leave()
@@ -79,6 +81,8 @@ def leave() -> None:
 
 def _receive(number: int, frame: object) -> None:
     global _pending
+    if _pending and time.monotonic() - _pending[1] < TOGETHER:
+        return
     first, _pending = _pending is None, (number, time.monotonic())
     if not (first and _deferred):
         leave()

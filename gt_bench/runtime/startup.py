@@ -6,7 +6,9 @@ import io
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from gt_bench.runtime.malloc import keep_allocations
 from gt_bench.runtime.signals import silence_interrupts
+from gt_bench.runtime.threads import settle_environment
 
 if TYPE_CHECKING:
     from gt_bench.config.params import RunSettings
@@ -58,17 +60,12 @@ def prepare_process(settings: "RunSettings", threads: int = 1, processes: int = 
     import torch
     from threadpoolctl import threadpool_limits
 
-    from gt_bench.config.schema import RecipeError
     from gt_bench.runtime.environment import bound_memory, choose_device
-    from gt_bench.runtime.malloc import keep_allocations
 
     allocator = keep_allocations()
     torch.set_num_threads(threads)
     threadpool_limits(threads)
-    try:
-        device = choose_device(settings.device)
-    except ValueError as error:
-        raise RecipeError(f"params.yaml: {error}") from None
+    device = choose_device(settings.device)
     bound_memory(device, 1 / processes)
     return allocator
 
@@ -79,6 +76,7 @@ def run_module(module: str, function: str = "main") -> NoReturn:
     During the import garbage collection is rare, and Ctrl-C ends the process without a traceback. `status_of` handles
     Ctrl-C afterwards.
     """
+    settle_environment()
     collect_garbage_rarely()
     use_utf8()
     silence_interrupts()

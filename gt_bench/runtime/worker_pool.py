@@ -28,7 +28,7 @@ from gt_bench.utils.io import WriteError
 MARGIN = 1.1  # of memory: later epochs may need a little more than the first ones, which were measured
 POLL_SECONDS = 0.2  # between two checks of memory while tasks wait
 KILL_SECONDS = GRACE + 1  # from SIGTERM to SIGKILL: a run may finish its epoch and save a checkpoint
-Task = TypeVar("Task", bound=Hashable)  # description of a task; must pickle
+TaskT = TypeVar("TaskT", bound=Hashable)  # description of a task; must pickle
 
 
 class Lost(UserError, RuntimeError):
@@ -66,16 +66,16 @@ class TaskResult:
 
 
 @dataclass
-class Worker(Generic[Task]):
+class Worker(Generic[TaskT]):
     """A process, this end of its pipe, and its current task."""
 
     process: BaseProcess
     pipe: Connection
-    task: Task | None = None
+    task: TaskT | None = None
 
 
 @dataclass
-class WorkerPool(Generic[Task]):
+class WorkerPool(Generic[TaskT]):
     """Up to `max_workers` processes, each of which runs one task at a time.
 
     Use it as a context manager: no process is left when the block ends.
@@ -89,17 +89,17 @@ class WorkerPool(Generic[Task]):
         check_memory: False if tasks do not mainly use the memory of this machine.
     """
 
-    work: Callable[[Task, Callable[..., None]], object]
+    work: Callable[[TaskT, Callable[..., None]], object]
     max_workers: int
     fresh: bool = False
     say: Callable[[str], None] = print
     check_memory: bool = True
     largest: float = 0.0  # peak memory in MiB of a worker and its descendants so far
-    _idle: list[Worker[Task]] = field(default_factory=list)
-    _busy: list[Worker[Task]] = field(default_factory=list)
+    _idle: list[Worker[TaskT]] = field(default_factory=list)
+    _busy: list[Worker[TaskT]] = field(default_factory=list)
     _said: bool = False
 
-    def __enter__(self) -> "WorkerPool[Task]":
+    def __enter__(self) -> "WorkerPool[TaskT]":
         if not self.fresh:
             self._idle = [self._fork() for _ in range(self.max_workers)]
         return self
@@ -114,20 +114,20 @@ class WorkerPool(Generic[Task]):
         self.max_workers, self.fresh, self._idle = 1, True, []
 
     @property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[TaskT]:
         """The running tasks."""
         return [worker.task for worker in self._busy if worker.task is not None]
 
     def run(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[TaskT],
         on_message: Callable[..., None] = lambda task, *what: None,
-        may_add: Callable[[list[Task]], bool] = lambda waiting: True,
-        is_ready: Callable[[Task, list[Task]], bool] = lambda task, unfinished: True,
-        on_done: Callable[[Task, TaskResult], None] = lambda task, result: None,
+        may_add: Callable[[list[TaskT]], bool] = lambda waiting: True,
+        is_ready: Callable[[TaskT, list[TaskT]], bool] = lambda task, unfinished: True,
+        on_done: Callable[[TaskT, TaskResult], None] = lambda task, result: None,
         deadline: float | None = None,
-        is_needed: Callable[[Task], bool] = lambda task: True,
-    ) -> dict[Task, TaskResult]:
+        is_needed: Callable[[TaskT], bool] = lambda task: True,
+    ) -> dict[TaskT, TaskResult]:
         """Run all tasks; a task that fails does not stop the others, but a disk that cannot be written stops new tasks.
 
         Args:
@@ -143,7 +143,7 @@ class WorkerPool(Generic[Task]):
             The result of each task that has ended.
         """
         waiting = list(tasks)
-        results: dict[Task, TaskResult] = {}
+        results: dict[TaskT, TaskResult] = {}
         while (waiting or self._busy) and (deadline is None or time.monotonic() < deadline):
             waiting = [task for task in waiting if is_needed(task)]
             while (task := self._next(waiting, may_add, is_ready)) is not None:
@@ -159,7 +159,7 @@ class WorkerPool(Generic[Task]):
             self._share_memory()
             for pipe in ready_pipes:
                 worker = next(w for w in self._busy if w.pipe is pipe)
-                task, message = cast(Task, worker.task), self._receive(worker)
+                task, message = cast(TaskT, worker.task), self._receive(worker)
                 if isinstance(message, TaskResult):
                     results[task] = message
                     on_done(task, message)
@@ -171,8 +171,11 @@ class WorkerPool(Generic[Task]):
         return results
 
     def _next(
-        self, waiting: list[Task], may_add: Callable[[list[Task]], bool], is_ready: Callable[[Task, list[Task]], bool]
-    ) -> Task | None:
+        self,
+        waiting: list[TaskT],
+        may_add: Callable[[list[TaskT]], bool],
+        is_ready: Callable[[TaskT, list[TaskT]], bool],
+    ) -> TaskT | None:
         """Return the task to start now, or None."""
         if not waiting or not (self._idle or self.fresh) or len(self._busy) >= self.max_workers:
             return None
@@ -182,7 +185,7 @@ class WorkerPool(Generic[Task]):
             return waiting[0] if task is None else task
         return task if task is not None and may_add(list(waiting)) and self._memory_allows() else None
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: TaskT) -> None:
         worker = self._fork() if self.fresh else self._idle.pop(0)
         worker.task = task
         self._busy.append(worker)
@@ -190,7 +193,7 @@ class WorkerPool(Generic[Task]):
         with contextlib.suppress(BrokenPipeError):  # the idle worker died; `_receive` notices
             worker.pipe.send(task)
 
-    def _receive(self, worker: Worker[Task]) -> tuple[object, ...] | TaskResult:
+    def _receive(self, worker: Worker[TaskT]) -> tuple[object, ...] | TaskResult:
         """Return a message of a worker or the result of its task."""
         self.largest = max(self.largest, peak_mib(worker.process.pid))
         try:
@@ -234,7 +237,7 @@ class WorkerPool(Generic[Task]):
             )
         return free >= need
 
-    def _fork(self) -> Worker[Task]:
+    def _fork(self) -> Worker[TaskT]:
         context = get_context("fork")
         near, far = context.Pipe()
         process = context.Process(target=_serve, args=(self.work, far, near, os.getpid(), self.fresh))

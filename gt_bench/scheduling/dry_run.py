@@ -26,29 +26,23 @@ def dry_run(cells: Sequence[Cell], grid: Grid, say: Callable[[str], None], measu
     Returns:
         Rows of need, jobs, runs and trials, time of one process, cells.
     """
-    found = plan(cells, grid, say=say, measure=measure)
+    planned = plan(cells, grid, say=say, measure=measure)
     if not measure:
         counted = counted_costs(grid)
         missing = [
             run if run.cost.seconds is not None else replace(run, cost=counted.get(run.cell.cell, run.cost))
-            for run in found.missing
+            for run in planned.missing
         ]
-        found = replace(found, missing=longest_first(missing))
+        planned = replace(planned, missing=longest_first(missing))
     groups: dict[str, list[Job]] = {}
-    for job in jobs_of(found, shared=SHARED):
+    for job in jobs_of(planned, shared=SHARED):
         cell = None if job.kind == "data" else grid.find(job.name)
         try:
             need = "here, beforehand" if cell is None else str(need_of(job, cell, grid))
         except RecipeError as error:
-            if measure or cell is None:
-                need = str(error)
-            else:
-                known = need_of(replace(job, memory_mib=job.memory_mib or 0.0, seconds=job.seconds or 0.0), cell, grid)
-                memory = "? GiB" if job.memory_mib is None else f"{known.memory_gib:g} GiB"
-                need = str(known).replace(f"{known.memory_gib:g} GiB", memory, 1)
-                need = need if job.seconds is not None else need.replace(f"{known.hours:g} h", "? h", 1)
+            need = str(error) if measure else "no forecast: --measure, or resources in params.yaml"
         groups.setdefault(need, []).append(job)
-    for problem in found.problems:
+    for problem in planned.problems:
         say(f"skipped: {problem}")
     rows = []
     for need, jobs in groups.items():
@@ -72,5 +66,5 @@ def show_dry_run(cells: Sequence[Cell], grid: Grid, measure: bool = False) -> No
         print(
             "Times without a stored forecast are counted (docs/scale.md), for one CPU thread or, with resources.gpus "
             "in params.yaml, an H100.\n"
-            "Memory is unknown (?) until a forecast: --measure times a few steps of each cell here."
+            "Memory is unknown until a forecast: --measure times a few steps of each cell here."
         )

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from gt_bench.scheduling.job import Line
-from gt_bench.scheduling.planner import Run
-from gt_bench.schemas import Settings
+from gt_bench.scheduling.job import JobLine
+from gt_bench.scheduling.planner import CellSeed
 from gt_bench.store.run_store import Store
+from gt_bench.utils.json_types import Settings
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Submitted:
         return self.id.partition("_")[0]
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[CellSeed]:
         """The runs that the job computes, or its search."""
         return [(self.name, seed) for seed in self.seeds or (None,)]
 
-    def output(self) -> list[Line]:
+    def output(self) -> list[JobLine]:
         """Return the lines of its output so far."""
-        return cast(list[Line], _objects(Path(self.lines)))
+        return cast(list[JobLine], _objects(Path(self.lines)))
 
 
 def register(store: Store, jobs: Sequence[Submitted]) -> None:
@@ -48,13 +48,13 @@ def register(store: Store, jobs: Sequence[Submitted]) -> None:
 
 def registered(store: Store) -> list[Submitted]:
     """Return all jobs of the file, whatever their state."""
-    found = []
+    jobs = []
     for content in _objects(_file(store)):
         try:
-            found.append(Submitted(**content | {"seeds": tuple(content["seeds"])}))
+            jobs.append(Submitted(**content | {"seeds": tuple(content["seeds"])}))
         except (TypeError, KeyError):  # the line does not describe a job
             continue
-    return found
+    return jobs
 
 
 def _file(store: Store) -> Path:
@@ -63,10 +63,10 @@ def _file(store: Store) -> Path:
 
 def _objects(path: Path) -> list[Settings]:
     """Return the JSON object of each line; lines cut short by a full disk or a kill are ignored."""
-    found = []
+    objects = []
     for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
-            found.append(json.loads(text))
+            objects.append(json.loads(text))
         except ValueError:
             continue
-    return found
+    return objects

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 
+from gt_bench.config.cell_recipe import limited, settings_of
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.cell import experiment_of, limited, settings_of
+from gt_bench.config.option_text import OptionError
+from gt_bench.experiment.cell import experiment_of
 from gt_bench.runtime.resources import at_once, available_mib, oom_kills, resident_mib
 from gt_bench.runtime.signals import killed_by
 from gt_bench.runtime.worker_pool import MARGIN, Killed, TaskResult, WorkerPool
-from gt_bench.scheduling.job import Line, as_json, run_job
+from gt_bench.scheduling.job import JobLine, as_json, run_job
 from gt_bench.scheduling.order import shared_seconds
 from gt_bench.scheduling.planner import SHARED, Job, Missing, Plan, cheapest_first, jobs_of, plan
 from gt_bench.store.run_store import Store
-from gt_bench.utils.code_digest import ROOT
 from gt_bench.utils.format import duration, file_size
 from gt_bench.utils.io import WriteError
 
@@ -37,6 +37,7 @@ def work(
     hours: float | None = None,
     jobs: int | None = None,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
+    is_first: Callable[[Cell], bool] = lambda cell: False,
 ) -> bool:
     """Compute the missing runs of cells.
 
@@ -46,30 +47,28 @@ def work(
         hours: time limit; None for no limit.
         jobs: runs that are computed at once; None for the setting `run.parallel`.
         say: called for each line of output.
+        is_first: whether the runs of a cell come first under a time limit.
 
     Returns:
         Whether all runs are stored.
 
     Raises:
-        RecipeError: `hours` or `jobs` is not positive.
+        OptionError: `hours` or `jobs` is not positive.
         WriteError: the disk is full.
     """
     if hours is not None and not hours > 0:
-        raise RecipeError(f"--hours {hours:g}: expected more than 0; without it the queue runs until all is done")
+        remedy = "without it the queue runs until all is done"
+        raise OptionError("expected more than 0", place="--hours", value=hours, remedy=remedy)
     if jobs is not None and jobs < 1:
-        raise RecipeError(f"--jobs {jobs}: expected 1 or more, the number of runs at once")
-    most = at_once(jobs or grid.run.parallel, 10**6, gpu=_has_gpu(grid))
-    queue = _Queue(grid, most, say, until=None if hours is None else time.monotonic() + hours * 3600)
-    while True:
-        found = plan(cells, grid, queue.store, at_once=most, say=say, measure=not queue.is_over)
-        if not queue.round(found):
-            return queue.close(found)
-
-
-def _has_gpu(grid: Grid) -> bool:
+        raise OptionError("expected 1 or more, the number of runs at once", place="--jobs", value=jobs)
     from gt_bench.runtime.environment import choose_device
 
-    return choose_device(grid.run.device).type == "cuda"
+    most = at_once(jobs or grid.run.parallel, 10**6, gpu=choose_device(grid.run.device).type == "cuda")
+    queue = _Queue(grid, most, say, None if hours is None else time.monotonic() + hours * 3600, is_first)
+    while True:
+        planned = plan(cells, grid, queue.store, at_once=most, say=say, measure=not queue.is_over)
+        if not queue.round(planned):
+            return queue.close(planned)
 
 
 @dataclass
@@ -78,6 +77,7 @@ class _Queue:
     most: int
     say: Callable[[str], None]
     until: float | None
+    is_first: Callable[[Cell], bool] = lambda cell: False
     store: Store = field(default_factory=Store)
     tried: set[tuple[object, ...]] = field(default_factory=set)  # jobs that ended or cannot run: not tried again
     alone: set[tuple[object, ...]] = field(default_factory=set)  # runs that ran out of memory next to others
@@ -89,8 +89,6 @@ class _Queue:
     pids: dict[Job, int] = field(default_factory=dict)
     answered: dict[Job, set[int]] = field(default_factory=dict)
     elsewhere: int = 0
-    keys: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # keys of the missing runs
-    disagrees: bool = False
     too_long: list[Job] = field(default_factory=list)  # jobs that cannot end in time
 
     def __post_init__(self) -> None:
@@ -100,9 +98,9 @@ class _Queue:
     def is_over(self) -> bool:
         return self.full is not None or not self.progress or (self.until is not None and time.monotonic() >= self.until)
 
-    def round(self, found: Plan) -> bool:
+    def round(self, planned: Plan) -> bool:
         """Run the jobs of a plan; return whether there were any. The next plan includes what other processes left."""
-        for problem in found.problems:
+        for problem in planned.problems:
             self._say_once(f"skipped: {problem}")
         for name, why in self.lost.items():
             if not self.trials[name]:  # otherwise another worker runs the lost trial
@@ -110,19 +108,18 @@ class _Queue:
                 self._say_once(f"skipped: {name} search: {why}")
         self.trials.clear()
         self.lost.clear()
-        self.keys = {run.run: run.digest for run in found.missing}
-        searchable = [run for run in found.missing if run.searched or ("search", run.cell.cell) not in self.tried]
+        searchable = [run for run in planned.missing if run.searched or ("search", run.cell.cell) not in self.tried]
         runs = [run for run in searchable if run.run not in self.tried and not self._too_large(run)]
         self.too_long.clear()
-        jobs = [job for job in self._jobs(found, runs) if (job.kind, job.name) not in self.tried]
+        jobs = [job for job in self._jobs(planned, runs) if (job.kind, job.name) not in self.tried]
         jobs = [job for job in jobs if self._ends_in_time(job)]
         jobs = [job for job in jobs if job.kind != "data" or any(other.waits_for(job) for other in jobs)]
-        unwritten = [job for job in found.unwritten if self.tried.isdisjoint(job.runs)]
+        unwritten = [job for job in planned.unwritten if self.tried.isdisjoint(job.runs)]
         if not (jobs or unwritten) or self.is_over:
             return False
         self.progress, self.elsewhere = False, 0
         if jobs:
-            self._announce(found, runs, jobs)
+            self._announce(planned, runs, jobs)
         # `_ready` checks memory: the forecast of a job is more precise than the largest peak so far
         with WorkerPool(partial(_launch, self.most, self.alone), self.most, fresh=True, check_memory=False) as pool:
             pool.run(
@@ -135,11 +132,11 @@ class _Queue:
             )
         return True
 
-    def close(self, found: Plan) -> bool:
+    def close(self, planned: Plan) -> bool:
         """Report what is missing; return whether all is done."""
-        left = found.missing
+        left = planned.missing
         others = f", {self.elsewhere} of them run in other processes" if left and self.elsewhere else ""
-        self.say(f"{self.computed} runs computed; {len(left)} of {len(left) + found.stored} are missing{others}")
+        self.say(f"{self.computed} runs computed; {len(left)} of {len(left) + planned.stored} are missing{others}")
         if self.full is not None:
             raise WriteError(f"{self.full}\n{self._needs(left)}")
         if left and self.until is not None and time.monotonic() >= self.until:
@@ -149,15 +146,15 @@ class _Queue:
                 f"{len(self.too_long)} jobs are not started: by forecast they would not end in time; the shortest "
                 f"takes {duration(min(job.seconds or 0.0 for job in self.too_long))}"
             )
-        return not left and not found.problems and not self.disagrees
+        return not left and not planned.problems
 
-    def _jobs(self, found: Plan, runs: Sequence[Missing]) -> list[Job]:
+    def _jobs(self, planned: Plan, runs: Sequence[Missing]) -> list[Job]:
         apart = [run for run in runs if run.run in self.alone]
         together = [run for run in runs if run.run not in self.alone]
         shared = shared_seconds(sum(run.seconds or 0.0 for run in together), self.most, SHARED)
         if self.until is not None:
-            together, shared = cheapest_first(together), min(shared, (self.until - time.monotonic()) / 4)
-        return [*jobs_of(found, together, shared), *(job for run in apart for job in jobs_of(found, [run]))]
+            together, shared = cheapest_first(together, self.is_first), min(shared, (self.until - time.monotonic()) / 4)
+        return [*jobs_of(planned, together, shared), *(job for run in apart for job in jobs_of(planned, [run]))]
 
     def _ends_in_time(self, job: Job) -> bool:
         """Return whether a job, and what it waits for, can end before the time limit by its forecast."""
@@ -199,30 +196,13 @@ class _Queue:
     def _is_alone(self, job: Job) -> bool:
         return not self.alone.isdisjoint(job.runs)
 
-    def _on_message(self, job: Job, line: Line) -> None:
+    def _on_message(self, job: Job, line: JobLine) -> None:
         if "pid" in line:
             self.pids[job] = line["pid"]
         elif "say" in line:
             self.say(line["say"])
         else:
-            self._check_key(job, line)
             self._outcome(job, line["seed"], line["outcome"], line.get("why"), line.get("trials", 0))
-
-    def _check_key(self, job: Job, line: Line) -> None:
-        """Report a run whose process uses another key than the plan: the planned run would still be missing."""
-        wanted, key = self.keys.get((job.name, line["seed"])), line.get("key")
-        if wanted is None or key is None or key == wanted:
-            return
-        self.disagrees = True
-        why = (
-            "code, data, encodings or files of the model changed meanwhile, or golden values were compared differently"
-        )
-        if line["root"] != str(ROOT):
-            why = f"its process ran the code in {line['root']}, and the queue the code in {ROOT}"
-        self._say_once(
-            f"error: {job.name} seed {line['seed']}: stored under the key {key[:16]}, expected {wanted[:16]}: {why}; "
-            "run the same command again"
-        )
 
     def _outcome(self, job: Job, seed: int | None, outcome: str, why: str | None, trials: int = 0) -> None:
         self.answered.setdefault(job, set()).add(-1 if seed is None else seed)
@@ -233,8 +213,7 @@ class _Queue:
             self.trials[job.name] += trials
             self.say(f"{what}: {why}")
             return
-        if outcome in ("full", "stored", "elsewhere", "changed", "unsearched"):
-            self.progress |= outcome == "changed"
+        if outcome in ("full", "stored", "elsewhere", "unsearched"):
             self.elsewhere += outcome == "elsewhere"
             return
         if outcome == "oom" and self.most > 1 and name not in self.alone:
@@ -286,11 +265,11 @@ class _Queue:
             experiment.store_killed(seed, why)
             self._outcome(job, seed, "oom", why)
 
-    def _announce(self, found: Plan, runs: Sequence[Missing], jobs: Sequence[Job]) -> None:
+    def _announce(self, planned: Plan, runs: Sequence[Missing], jobs: Sequence[Job]) -> None:
         known = [run.seconds for run in runs if run.seconds is not None]
         unknown = f" ({len(runs) - len(known)} without a forecast)" if len(known) < len(runs) else ""
         self.say(
-            f"{len(runs)} runs of {len({run.cell for run in runs})} cells are missing, {found.stored} are stored; "
+            f"{len(runs)} runs of {len({run.cell for run in runs})} cells are missing, {planned.stored} are stored; "
             f"{duration(sum(known))} in one process{unknown}, {self.most} at once"
         )
         for job in jobs[:SHOWN]:

@@ -19,7 +19,7 @@ PARTS_PER_CORE = 4  # a process gets at most this part of the work of a core
 
 
 @dataclass(frozen=True)
-class Task:
+class WorkItem:
     """A cell, or one of its seeds that is computed ahead.
 
     Attributes:
@@ -31,7 +31,7 @@ class Task:
     seed: int | None = None
 
 
-def tasks_of(seeds: Mapping[str, Sequence[int]], seconds: Mapping[str, float]) -> list[Task]:
+def tasks_of(seeds: Mapping[str, Sequence[int]], seconds: Mapping[str, float]) -> list[WorkItem]:
     """Return the tasks of cells in the order in which they should start.
 
     Cells without a forecast come first, because they may be long. Seeds that are computed ahead come last: a core takes
@@ -45,13 +45,13 @@ def tasks_of(seeds: Mapping[str, Sequence[int]], seconds: Mapping[str, float]) -
     each = {cell: seconds.get(cell, unknown) for cell in seeds}
     cells = sorted(seeds, key=lambda cell: (cell in seconds, -each[cell] * len(seeds[cell])))
     ahead = [
-        (number * each[cell], Task(cell, seed))
+        (number * each[cell], WorkItem(cell, seed))
         for cell in cells
         for number, seed in enumerate(seeds[cell])
         if number  # the process of the cell begins with the first
     ]
     ahead.sort(key=lambda one: -one[0])  # stable
-    return [*map(Task, cells), *(task for _, task in ahead)]
+    return [*map(WorkItem, cells), *(task for _, task in ahead)]
 
 
 def shared_seconds(total: float, cores: int, most: float) -> float:

@@ -5,8 +5,9 @@ their search (`jobs_of`). The order of runs:
 
 - `longest_first`: a long run that starts late would leave the other cores idle at the end. Runs without a forecast come
   first, because they may be long.
-- `cheapest_first`, under a time limit: cells for which a paper publishes a number of its own method, then the others;
-  each by length, the shortest first. Runs without a forecast come last.
+- `cheapest_first`, under a time limit: the cells that the caller wants first, such as those for which a paper
+  publishes a number of its own method, then the others; each by length, the shortest first. Runs without a forecast
+  come last.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -14,18 +15,20 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from gt_bench.config.cell_recipe import limited, settings_of
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.cell import experiment_of, limited, settings_of
-from gt_bench.forecasting.cache import Cost, costs_of
-from gt_bench.search.optimize import Trials, trials_left
+from gt_bench.encodings.requests import requests
+from gt_bench.experiment.cell import experiment_of
+from gt_bench.forecasting.cache import ForecastCost, costs_of
+from gt_bench.search.study import Trials, trials_left
 from gt_bench.store.run_store import Store, StoreError, curves_reached
 from gt_bench.store.shipped_files import read_result
 from gt_bench.utils.errors import DatasetError
 
 SHARED = 300.0  # seconds of runs that share a process: starting a process takes several
-Run = tuple[str, int | None]  # cell, seed (None: its search)
+CellSeed = tuple[str, int | None]  # cell, seed (None: its search)
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,10 @@ class Missing:
     digest: str | None = None
     searched: bool = True
     done: float = 0.0
-    cost: Cost = field(default_factory=Cost)
+    cost: ForecastCost = field(default_factory=ForecastCost)
 
     @property
-    def run(self) -> Run:
+    def run(self) -> CellSeed:
         """What identifies the run before its data are available."""
         return self.cell.cell, self.seed
 
@@ -73,10 +76,10 @@ def longest_first(missing: Iterable[Missing]) -> list[Missing]:
     return sorted(missing, key=lambda run: (run.seconds is not None, -(_with_search(run) or 0.0)))
 
 
-def cheapest_first(missing: Iterable[Missing]) -> list[Missing]:
+def cheapest_first(missing: Iterable[Missing], is_first: Callable[[Cell], bool]) -> list[Missing]:
     """Return runs in the order for a time limit; see the module's docstring."""
-    own = cache(has_own_number)
-    return sorted(missing, key=lambda run: (not own(run.cell), run.seconds is None, _with_search(run) or 0.0))
+    first = cache(is_first)
+    return sorted(missing, key=lambda run: (not first(run.cell), run.seconds is None, _with_search(run) or 0.0))
 
 
 def _with_search(run: Missing) -> float | None:
@@ -117,7 +120,7 @@ class Job:
     problem: str | None = None
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[CellSeed]:
         """The runs that the job computes, or its search."""
         return [(self.name, seed) for seed in self.seeds or (None,)]
 
@@ -177,7 +180,7 @@ def plan(
         measure: False to skip costs that are not known yet.
     """
     store = store or Store()
-    found: dict[tuple[str, int], Missing] = {}  # by key, so that cells with equal recipes share their runs
+    by_key: dict[tuple[str, int], Missing] = {}  # by key, so that cells with equal recipes share their runs
     searches: dict[str, Trials] = {}
     unprepared: dict[str, None] = {}
     unwritten: list[Job] = []
@@ -194,14 +197,14 @@ def plan(
         if kept and not runs and not has_result(cell, kept.values()):
             unwritten.append(Job("runs", cell.cell, cell.dataset, seeds=tuple(kept)))
         for run in runs:
-            found.setdefault((run.digest or cell.cell, run.seed), run)
+            by_key.setdefault((run.digest or cell.cell, run.seed), run)
         if runs and not is_prepared(cell, data):
             unprepared[cell.dataset] = None
-    wanted = list(dict.fromkeys(run.cell for run in found.values()))
+    wanted = list(dict.fromkeys(run.cell for run in by_key.values()))
     costs = dict(
         zip(wanted, costs_of([(cell, grid) for cell in wanted], store.root, data, at_once, measure, say), strict=True)
     )
-    missing = longest_first(replace(run, cost=costs[run.cell]) for run in found.values())
+    missing = longest_first(replace(run, cost=costs[run.cell]) for run in by_key.values())
     return Plan(missing, searches, list(unprepared), len(stored), list(dict.fromkeys(problems)), unwritten)
 
 
@@ -257,16 +260,16 @@ def _job(
 
 def _with_sources(cells: Iterable[Cell], grid: Grid) -> list[Cell]:
     """Return cells, each after the cell that it starts from."""
-    found: dict[Cell, None] = {}
+    ordered: dict[Cell, None] = {}
 
     def add(cell: Cell) -> None:
         if cell.after is not None:
             add(grid.find(cell.after))
-        found[cell] = None
+        ordered[cell] = None
 
     for cell in cells:
         add(cell)
-    return list(found)
+    return list(ordered)
 
 
 def _of_cell(cell: Cell, grid: Grid, store: Store, data: Path) -> tuple[list[Missing], dict[int, str]]:
@@ -275,9 +278,13 @@ def _of_cell(cell: Cell, grid: Grid, store: Store, data: Path) -> tuple[list[Mis
 
     asked = limited(load_recipe(cell.recipe_path), grid, cell)[0]
     every = [Missing(cell, seed, asked.cores, asked.processes) for seed in asked.seeds]
-    if _is_unsearched(cell):
+    try:
+        settings = settings_of(cell)
+    except RecipeError:
+        if cell.settings != "tuned":
+            raise
         return [replace(run, searched=False) for run in every], {}
-    recipe = limited(settings_of(cell), grid, cell)[0]
+    recipe = limited(settings, grid, cell)[0]
     try:
         open_unchanged(data / "packed" / cell.dataset)
         experiment = experiment_of(cell, recipe, grid, store, data)
@@ -297,7 +304,7 @@ def has_result(cell: Cell, digests: Collection[str]) -> bool:
         result = read_result(Path("results", f"{cell.cell}.json"), cell.cell)
     except StoreError:  # damaged: training writes it again
         return False
-    return result is not None and set(digests) <= set(result["runs"])
+    return result is not None and set(digests) <= set(result.runs)
 
 
 def part_done(store: Store, digest: str, recipe: Recipe) -> float:
@@ -305,28 +312,10 @@ def part_done(store: Store, digest: str, recipe: Recipe) -> float:
     return min(1.0, len(curves_reached(store.folder(digest)).get("epoch", ())) / recipe.reports)
 
 
-def has_own_number(cell: Cell) -> bool:
-    """Return whether a paper publishes a number of its own method that the cell's verdicts compare with."""
-    from gt_bench.papers.coverage import published_numbers
-
-    return any(entry.own for entry in published_numbers(cell))
-
-
-def _is_unsearched(cell: Cell) -> bool:
-    if cell.settings != "tuned":
-        return False
-    try:
-        settings_of(cell)
-    except RecipeError:
-        return True
-    return False
-
-
 def is_prepared(cell: Cell, data: Path) -> bool:
     """Return whether the dataset and all encodings that a run or a trial of the cell may need are on disk."""
     from gt_bench.data.prepare import open_unchanged
     from gt_bench.encodings.cache import EncodedDataset
-    from gt_bench.encodings.requests import requests
 
     try:
         packed = open_unchanged(data / "packed" / cell.dataset)

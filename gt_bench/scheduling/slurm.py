@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gt_bench.runtime.fresh_process import terminate
-from gt_bench.scheduling.job import Line, run_job
+from gt_bench.scheduling.job import JobLine, run_job
 from gt_bench.scheduling.slurm_resources import Need, minutes_of
 from gt_bench.utils.errors import UserError
 
@@ -35,7 +35,7 @@ class ClusterError(UserError, RuntimeError):
     """There is no cluster, or it rejects a request; the message contains what to do."""
 
 
-class Task:
+class SlurmJob:
     """The code that runs on a node: it runs a job in a new process and writes its output to the log and to `lines`."""
 
     def __init__(self, content: str, lines: Path):
@@ -46,7 +46,7 @@ class Task:
         self.lines.parent.mkdir(parents=True, exist_ok=True)
         with self.lines.open("a", encoding="utf-8") as file:
 
-            def tell(line: Line) -> None:
+            def tell(line: JobLine) -> None:
                 text = json.dumps(line)
                 print(text, flush=True)
                 file.write(f"{text}\n")
@@ -63,7 +63,7 @@ class Task:
 
         if hasattr(self, "process"):
             terminate(self.process)
-        return DelayedSubmission(Task(self.content, self.lines))
+        return DelayedSubmission(SlurmJob(self.content, self.lines))
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,17 @@ class Slurm:
     def __post_init__(self) -> None:
         how = "start Slurm (docs/cluster.md shows how on one machine), or use --cluster local"
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
-            raise ClusterError(f"Slurm is not available: sbatch is not on the PATH; {how}")
+            raise ClusterError("Slurm is not available: sbatch is not on the PATH", remedy=how)
         answer = _slurm("scontrol", "ping")
         if answer.returncode or "UP" not in answer.stdout:
             text = " ".join((answer.stderr or answer.stdout).split())
-            raise ClusterError(f"Slurm does not answer ({text}); check SLURM_CONF and that slurmctld runs, or {how}")
+            remedy = f"check SLURM_CONF and that slurmctld runs, or {how}"
+            raise ClusterError(f"Slurm does not answer ({text})", remedy=remedy)
         try:
             import submitit  # noqa: F401
         except ImportError:
-            raise ClusterError(
-                "jobs are submitted with submitit, which is not installed; run: python -m pip install submitit"
-            ) from None
+            problem = "jobs are submitted with submitit, which is not installed"
+            raise ClusterError(problem, remedy="run: python -m pip install submitit") from None
 
     def submit(self, need: Need, contents: Sequence[str], most: int) -> list[tuple[str, Path]]:
         """Submit an array of jobs.
@@ -119,7 +119,9 @@ class Slurm:
         from submitit import SlurmExecutor
         from submitit.core.utils import FailedJobError
 
-        tasks = [Task(content, (self.folder / "lines" / f"{uuid.uuid4().hex}.jsonl").resolve()) for content in contents]
+        tasks = [
+            SlurmJob(content, (self.folder / "lines" / f"{uuid.uuid4().hex}.jsonl").resolve()) for content in contents
+        ]
         minutes, warned = minutes_of(need)
         executor = SlurmExecutor(self.folder.resolve() / "jobs", max_num_timeout=OFTEN)
         executor.update_parameters(
@@ -143,10 +145,8 @@ class Slurm:
                 jobs = executor.submit_array(tasks)
         except FailedJobError as error:
             reason = " ".join(str(error).split())
-            raise ClusterError(
-                f"Slurm rejects a job that needs {need}: {reason}; see partitions and nodes with `sinfo`, and set "
-                "`resources:` in params.yaml"
-            ) from None
+            remedy = "see partitions and nodes with `sinfo`, and set `resources:` in params.yaml"
+            raise ClusterError(f"Slurm rejects a job that needs {need}: {reason}", value=need, remedy=remedy) from None
         return [(job.job_id, task.lines) for job, task in zip(jobs, tasks, strict=True)]
 
     def places(self, ids: Collection[str]) -> dict[str, Place]:
@@ -157,16 +157,14 @@ class Slurm:
         """
         answer = _slurm("squeue", "--noheader", "--array", "--states=all", f"--name={NAME}", "--format=%i|%T|%N|%r")
         if answer.returncode:
-            raise ClusterError(
-                f"Slurm does not answer ({' '.join(answer.stderr.split())}); the jobs continue, run the same "
-                "command again to follow them"
-            )
-        found = {}
+            remedy = "the jobs continue, run the same command again to follow them"
+            raise ClusterError(f"Slurm does not answer ({' '.join(answer.stderr.split())})", remedy=remedy)
+        by_id = {}
         for line in answer.stdout.splitlines():
             job, state, node, why = line.split("|", 3)
             if job in ids and state not in LEFT:
-                found[job] = Place(state, node or why)
-        return found
+                by_id[job] = Place(state, node or why)
+        return by_id
 
 
 def _slurm(*command: str) -> subprocess.CompletedProcess[str]:

@@ -49,16 +49,13 @@ def need_of(job: Job, cell: Cell, grid: Grid) -> Need:
     if memory is None or hours is None:
         missing = [key for key, value in (("memory_gib", memory), ("hours", hours)) if value is None]
         problem = f" ({job.problem})" if job.problem else ""
-        raise RecipeError(
-            f"{cell.cell}: there is no forecast{problem}; give the resources of a run in params.yaml: "
-            f"resources: {{{cell.cell}: {{{': ..., '.join(missing)}: ...}}}}"
-        )
+        wanted = f"resources: {{{cell.cell}: {{{': ..., '.join(missing)}: ...}}}}"
+        remedy = f"give the resources of a run in params.yaml: {wanted}"
+        raise RecipeError(f"there is no forecast{problem}", place=cell.cell, value=missing, remedy=remedy)
     gpus = given.gpus or 0
     if 0 < gpus < job.processes:
-        raise RecipeError(
-            f"{cell.cell}: a run has {job.processes} processes, each with a GPU, but resources.gpus of "
-            f"params.yaml is {gpus}"
-        )
+        problem = f"a run has {job.processes} processes, each with a GPU, but resources.gpus of params.yaml is {gpus}"
+        raise RecipeError(problem, place=cell.cell, value=gpus)
     return Need(memory, hours, job.threads, gpus, tuple(sorted(given.slurm.items())))
 
 

@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.cell import limited
-from gt_bench.scheduling.job import Line, as_json, run_job
+from gt_bench.scheduling.job import JobLine, as_json, run_job
 from gt_bench.scheduling.job_registry import Submitted, register, registered
-from gt_bench.scheduling.job_table import job_table
-from gt_bench.scheduling.planner import Job, Plan, Run, jobs_of, part_done, plan
+from gt_bench.scheduling.planner import CellSeed, Job, Plan, jobs_of, plan
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need, need_of, shares
 from gt_bench.store.run_store import Store
@@ -56,20 +53,18 @@ def sweep(
     Raises:
         ClusterError: the cluster does not answer.
     """
-    one = _Sweep(cells, grid, cluster, at_most, say)
-    one.prepare()
-    one.submit()
-    with job_table() as update:
-        while places := cluster.places([job.id for job in one.submitted]):
-            update(one.rows(places))
-            one.report(places)
-            one.warn(places)
-            time.sleep(poll)
-            if len(cluster.places([job.id for job in one.submitted])) < len(places):
-                one.report(cluster.places([job.id for job in one.submitted]))
-                one.submit()  # jobs that waited for those jobs, or for a free place
-    one.report({})
-    return one.close()
+    followed = _Sweep(cells, grid, cluster, at_most, say)
+    followed.prepare()
+    followed.submit()
+    while places := cluster.places([job.id for job in followed.submitted]):
+        followed.report(places)
+        followed.warn(places)
+        time.sleep(poll)
+        if len(cluster.places([job.id for job in followed.submitted])) < len(places):
+            followed.report(cluster.places([job.id for job in followed.submitted]))
+            followed.submit()  # jobs that waited for those jobs, or for a free place
+    followed.report({})
+    return followed.close()
 
 
 @dataclass
@@ -82,8 +77,7 @@ class _Sweep:
     store: Store = field(default_factory=Store)
     submitted: list[Submitted] = field(default_factory=list)  # jobs that this sweep follows
     reported: set[str] = field(default_factory=set)
-    tried: set[Run] = field(default_factory=set)
-    digests: dict[Run, str] = field(default_factory=dict)
+    tried: set[CellSeed] = field(default_factory=set)
     # cell -> trials that were left when jobs of its search were last submitted
     searched: dict[str, int] = field(default_factory=dict)
     refused: bool = False
@@ -98,47 +92,44 @@ class _Sweep:
 
     def plan(self) -> Plan:
         """Plan the missing runs and report problems."""
-        found = plan(self.cells, self.grid, self.store, say=self.say)
-        for problem in found.problems:
+        planned = plan(self.cells, self.grid, self.store, say=self.say)
+        for problem in planned.problems:
             self._say_once(f"skipped: {problem}")
-        for run in found.missing:
-            if run.digest:
-                self.digests[run.run] = run.digest
-        return found
+        return planned
 
     def submit(self) -> None:
         """Submit the missing runs that are ready, and follow jobs of other sweeps that compute missing runs."""
         with held(make_folder(self.store.root / "sweep") / "lock"):
-            found, before = self.plan(), registered(self.store)
+            planned, before = self.plan(), registered(self.store)
             places = self.cluster.places([job.id for job in before])
             alive = [job for job in before if job.id in places]
-            runs = {run.run for run in found.missing}
+            runs = {run.run for run in planned.missing}
             new = [
                 job
                 for job in alive
-                if any(run in runs or (run[1] is None and run[0] in found.searches) for run in job.runs)
+                if any(run in runs or (run[1] is None and run[0] in planned.searches) for run in job.runs)
             ]
             self.submitted += [job for job in new if job.id not in {known.id for known in self.submitted}]
             taken = {run for job in alive for run in job.runs} | self.tried
-            ready = [run for run in found.missing if run.run not in taken and run.cell.dataset not in found.data]
-            everything = jobs_of(found, shared=0)
+            ready = [run for run in planned.missing if run.run not in taken and run.cell.dataset not in planned.data]
+            everything = jobs_of(planned, shared=0)
             jobs = [
                 job
-                for job in jobs_of(found, ready, SHARED)
-                if not (job.kind == "search" and self._is_searched(job, found, taken))
+                for job in jobs_of(planned, ready, SHARED)
+                if not (job.kind == "search" and self._is_searched(job, planned, taken))
                 and not any(job.waits_for(other) for other in everything)
             ]
             free = self.at_most - sum({job.array: job.share for job in alive}.values())
             for need, whole, share in shares(self._by_need(jobs), free):
                 group = whole[:ARRAY]  # the others are submitted later
                 self._submit(need, group, share)
-                self.searched |= {job.name: found.searches[job.name].left for job in group if job.kind == "search"}
+                self.searched |= {job.name: planned.searches[job.name].left for job in group if job.kind == "search"}
 
-    def _is_searched(self, job: Job, found: Plan, taken: Collection[Run]) -> bool:
+    def _is_searched(self, job: Job, planned: Plan, taken: Collection[CellSeed]) -> bool:
         """Return whether jobs work on the search of the cell, or the last ones made no progress."""
         if job.runs[0] in taken:
             return True
-        stuck = self.searched.get(job.name) == found.searches[job.name].left
+        stuck = self.searched.get(job.name) == planned.searches[job.name].left
         if stuck:
             self._say_once(
                 f"skipped: {job.name} search: its last jobs finished no trial; run the same command to submit it again"
@@ -184,7 +175,7 @@ class _Sweep:
             for name, seed in job.runs:
                 what = f"{name} {'search' if seed is None else f'seed {seed}'}"
                 line = output.get(seed)
-                if line is not None and line["outcome"] in ("changed", "unsearched"):  # a new process continues
+                if line is not None and line["outcome"] == "unsearched":  # a new process continues
                     continue
                 # a search continues while it has trials
                 if seed is not None or (line is not None and line["outcome"] == "failed"):
@@ -209,44 +200,15 @@ class _Sweep:
 
     def close(self) -> bool:
         """Report how many runs are missing; return whether all are stored."""
-        found = plan(self.cells, self.grid, self.store, measure=False)
-        left = len(found.missing)
+        planned = plan(self.cells, self.grid, self.store, measure=False)
+        left = len(planned.missing)
         self.say(
-            f"{left} of {left + found.stored} runs are missing"
+            f"{left} of {left + planned.stored} runs are missing"
             + ("; `dvc repro` collects the others" if left else "; `dvc repro` collects them")
         )
-        return not left and not found.problems and not self.refused
+        return not left and not planned.problems and not self.refused
 
-    def rows(self, places: dict[str, Place]) -> list[list[str]]:
-        """Return id, state, place, runs and progress of each job in the queue; running jobs first."""
-        rows = []
-        for job in sorted(
-            self.submitted, key=lambda job: places[job.id].state != "RUNNING" if job.id in places else True
-        ):
-            if place := places.get(job.id):
-                seeds = "search" if not job.seeds else f"seed {', '.join(map(str, job.seeds))}"
-                rows.append(
-                    [
-                        job.id,
-                        place.state.lower(),
-                        place.where,
-                        f"{job.name} {seeds}",
-                        self._done(job) if place.state == "RUNNING" else "",
-                    ]
-                )
-        return rows
-
-    def _done(self, job: Submitted) -> str:
-        parts = []
-        for run in job.runs:
-            if digest := self.digests.get(run):
-                cell = self.grid.find(run[0])
-                recipe = limited(load_recipe(cell.recipe_path), self.grid, cell)[0]
-                stored = (self.store.folder(digest) / "record.json").exists()
-                parts.append(1.0 if stored else part_done(self.store, digest, recipe))
-        return f"{100 * sum(parts) / len(parts):.0f} %" if parts else ""
-
-    def _on_message(self, line: Line) -> None:
+    def _on_message(self, line: JobLine) -> None:
         if "say" in line:
             self.say(line["say"])
         elif line.get("outcome") not in (None, "ok"):

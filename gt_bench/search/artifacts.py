@@ -13,7 +13,8 @@ import yaml
 from gt_bench.config.grid import Cell
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.search_section import VALIDATION, SearchSection
-from gt_bench.schemas import SearchSummary
+from gt_bench.records.cell import SearchSummary
+from gt_bench.records.trials import COST, DESCRIBED
 from gt_bench.search.methods import cost_texts
 from gt_bench.search.space import size_text, space_size
 from gt_bench.search.storage import ended
@@ -29,8 +30,6 @@ TUNED = Path("tuned")
 KILLED = "killed, queued again"  # status of a trial whose worker was killed
 PLOTS = ("history", "importance", "parallel")
 FRONT = "pareto"  # its plots, of a search with several objectives
-COST = "objective."  # prefix of the columns of further objectives
-DESCRIBED = ("number", "state", "value", "status", "direction", "origin")  # columns that are no parameter
 
 
 def search_summary(cell: Cell) -> SearchSummary | None:
@@ -53,7 +52,7 @@ def search_summary(cell: Cell) -> SearchSummary | None:
     keys = [key for key in rows[0] if key not in DESCRIBED and not key.startswith(COST)]
     states = dict(sorted(Counter(row["state"] for row in rows).items()))
     count = len(rows)
-    summary: SearchSummary = {
+    summary: dict[str, object] = {
         "trials": count, "used": count, "states": states, "best_validation": best, "keys": keys,
     }  # fmt: skip
     if space := load_recipe(cell.recipe_path).search:
@@ -71,7 +70,7 @@ def search_summary(cell: Cell) -> SearchSummary | None:
         ]
     if "origin" in rows[0]:
         summary["warm_starts"] = sum(bool(row["origin"]) for row in rows)
-    return summary
+    return SearchSummary.from_disk(summary)
 
 
 def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -139,6 +138,7 @@ def ending(
         lines = _front_lines(trials, best, study, search)
     else:
         lines = [f"best: trial {best.number} of {len(trials)}, validation {best.values[0]:.4f}: {shown}"]
+    lines += _defaults_lines(trials, best, study)
     complete = [t for t in trials if t.state.name == "COMPLETE"]
     if varied(complete):
         shares = importance_of(study)
@@ -156,6 +156,27 @@ def ending(
         f"trials: {base}.csv; plots: {base}.{{{','.join(plots)}}}.png; chosen recipe: {base}.yaml",
         f"view: `make ui` (experiment {cell.suite}-search){journal} (docs/search.md)",
     ]
+
+
+def _defaults_lines(trials: Sequence["FrozenTrial"], best: "FrozenTrial", study: "Study") -> list[str]:
+    """Returns the validation value of the trial with the recipe's own values, compared with the chosen trial."""
+    defaults = [t for t in trials if is_of_defaults(t) and ended(t)]
+    sign = -1 if study.directions[0].name == "MAXIMIZE" else 1
+    lines = []
+    for trial in defaults:
+        value, verdict = ended(trial), ""
+        if trial.state.name == "COMPLETE":
+            value, worse = f"validation {trial.values[0]:.4f}", sign * (best.values[0] - trial.values[0])
+            verdict = (
+                "; warning: the chosen trial is worse" if worse > 0 else "" if worse < 0 else "; no trial is better"
+            )
+        lines.append(f"defaults: trial {trial.number}, {value}{verdict}")
+    return lines
+
+
+def is_of_defaults(trial: "FrozenTrial") -> bool:
+    """Returns whether a trial has the recipe's own values (`warm_start: [defaults]`)."""
+    return trial.user_attrs.get("origin", "").startswith("defaults:")
 
 
 def varied(complete: Sequence["FrozenTrial"]) -> bool:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gt_bench.config.schema import RecipeError
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
 
-    from gt_bench.schemas import Record
+    from gt_bench.records.run import RunRecord
 
 # packages that Optuna does not install itself
 NEEDED = {"cmaes": ("cmaes",), "gp": ("scipy", "torch"), "qmc": ("scipy",)}
 MEASURED = "seconds_per_epoch"
 
 
-def check_method(search: SearchSection, epochs: int, where: object) -> None:
+def check_method(search: SearchSection, epochs: int, where: str | Path) -> None:
     """Checks that the sampler is installed, and that Optuna accepts the options of sampler and pruner.
 
     Args:
@@ -41,7 +42,8 @@ def check_method(search: SearchSection, epochs: int, where: object) -> None:
     try:
         sampler_of(search, 0)
     except ValueError as error:
-        raise RecipeError(f"{where}: search.sampler_options: {search.sampler}: {error}") from None
+        problem = f"{search.sampler}: {error}"
+        raise RecipeError(problem, file=where, place="search.sampler_options", value=search.sampler_options) from None
     pruner_of(search, epochs, where)
 
 
@@ -70,7 +72,7 @@ def sampler_of(search: SearchSection, number: int) -> "BaseSampler":
         return kind(seed=seed, **options)
 
 
-def pruner_of(search: SearchSection, epochs: int, where: object) -> "BasePruner":
+def pruner_of(search: SearchSection, epochs: int, where: str | Path) -> "BasePruner":
     """Returns the pruner of a search.
 
     Args:
@@ -90,8 +92,11 @@ def pruner_of(search: SearchSection, epochs: int, where: object) -> "BasePruner"
         first = options.pop("min_resource") or max(1, search.warmup_epochs)
         if first > epochs:
             raise RecipeError(
-                f"{where}: search.pruner_options.min_resource: {search.pruner} compares trials after {first} epochs, "
-                f"but a trial has {epochs}; use a smaller min_resource (or warmup_epochs, its default)"
+                f"{search.pruner} compares trials after {first} epochs, but a trial has {epochs}",
+                file=where,
+                place="search.pruner_options.min_resource",
+                value=first,
+                remedy="use a smaller min_resource (or warmup_epochs, its default)",
             )
         if search.pruner == "successive_halving":
             return optuna.pruners.SuccessiveHalvingPruner(min_resource=first, **options)
@@ -122,11 +127,11 @@ def directions_of(search: SearchSection, direction: str) -> list[str]:
     return [direction, *("min" for _ in search.objectives[1:])]
 
 
-def values_of(search: SearchSection, records: Sequence["Record"], validation: float) -> list[float]:
+def values_of(search: SearchSection, records: Sequence["RunRecord"], validation: float) -> list[float]:
     """Returns the value of each objective of a trial: means over the records of its seeds."""
     costs = {
-        "parameters": [float(record["deterministic"]["parameters"] or 0) for record in records],
-        MEASURED: [record["measured"]["train_seconds_per_epoch"] for record in records],
+        "parameters": [float(record.run.parameters or 0) for record in records],
+        MEASURED: [record.measured.train_seconds_per_epoch for record in records],
     }
     return [validation, *(sum(costs[name]) / len(records) for name in search.objectives[1:])]
 

@@ -3,41 +3,37 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.recipe import Recipe, load_recipe
+from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_section import Choice, Range, SearchSection
-from gt_bench.experiment.cell import limited
-from gt_bench.schemas import Record, Settings
+from gt_bench.records.run import RunRecord, points
+from gt_bench.runtime.progress import Progress
+from gt_bench.runtime.startup import prepare_process
 from gt_bench.search.methods import (
     check_method,
     cost_texts,
-    directions_of,
-    identity_of,
-    pruner_of,
     sampler_of,
     values_of,
 )
-from gt_bench.search.space import grid_points, trials_of
-from gt_bench.search.storage import JOURNAL, REMEDY, Workers, ended, open_study, storage_url
+from gt_bench.search.space import grid_points
+from gt_bench.search.storage import JOURNAL, REMEDY, Workers, ended, storage_url
+from gt_bench.search.study import study_of, used_of
 from gt_bench.search.warm_start import Start, lines_of, starts_of
-from gt_bench.store.run_store import curves_reached
-from gt_bench.utils.digest import digest_of
+from gt_bench.store.run_store import Store, curves_reached
 from gt_bench.utils.format import print_text
+from gt_bench.utils.json_types import Settings
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
-    from optuna.trial import FrozenTrial
 
     from gt_bench.experiment.run import Experiment
     from gt_bench.runtime.progress import Progress
 
-STUDIES = Path("studies")
 ORIGIN = "origin"  # user attribute of a first trial: where its values come from
 WAIT_SECONDS = 0.5  # between checks whether other workers have finished
 
@@ -84,9 +80,6 @@ def run_search(
         RecipeError: the search space contains an invalid combination, or the study is damaged or edited.
     """
     from gt_bench.experiment.run import Experiment
-    from gt_bench.runtime.progress import Progress
-    from gt_bench.runtime.startup import prepare_process
-    from gt_bench.store.run_store import Store
 
     allocator = prepare_process(grid.run, recipe.threads)
     search, store = recipe.searched, Store(store_root)
@@ -102,7 +95,7 @@ def run_search(
     starts = starts_of(recipe, cell, grid) if search.warm_start else None
     begun = starts.found if starts else []
     with workers.alone():
-        study = _study_of(recipe, cell, grid, first, folder, begun)
+        study = study_of(recipe, cell, grid, first, folder, begun)
         assert study is not None  # `make` is True
         if starts and not study.get_trials(deepcopy=False):
             print_text("\n".join(lines_of(starts, search)), flush=True)
@@ -127,7 +120,11 @@ def run_search(
                 except RecipeError as error:
                     shown = ", ".join(f"{key} {value!r}" for key, value in values.items())
                     raise RecipeError(
-                        f"{error}\n{cell.recipe_path}: search.space contains an invalid combination: {shown}; remove it"
+                        f"contains an invalid combination: {shown}: {error}",
+                        file=cell.recipe_path,
+                        place="search.space",
+                        value=values,
+                        remedy="remove it",
                     ) from None
             elif not running or most is not None:
                 whole = not running and used >= trials
@@ -137,173 +134,6 @@ def run_search(
                 return Taken(study, whole, ran)
             else:  # other workers run the last trials; they may be killed
                 time.sleep(WAIT_SECONDS)
-
-
-def trial_recipe(cell: Cell, grid: Grid) -> tuple[Recipe, Recipe]:
-    """Returns the recipe of a cell and the recipe of its trials, whose epochs are limited by params.yaml.
-
-    Raises:
-        RecipeError: the cell has no search section.
-    """
-    recipe = grid.with_method(load_recipe(cell.recipe_path), cell)
-    if recipe.search is None:
-        raise RecipeError(
-            f"{cell.recipe_path}: the search section is missing; add one, then run `python -m gt_bench.pipeline.grid`"
-        )
-    shortened, _ = limited(recipe, grid, cell)
-    return recipe, recipe.model_copy(update={"epochs": shortened.epochs, "phases": shortened.phases})
-
-
-def trials_asked(cell: Cell, grid: Grid, recipe: Recipe) -> tuple[int, int]:
-    """Returns the number of trials of a cell's search with and without the limits of params.yaml.
-
-    Raises:
-        RecipeError: see `trials_of`.
-    """
-    asked = trials_of(cell, grid, recipe)
-    return min(asked, grid.limits_of(cell).trials or asked), asked
-
-
-class Trials(NamedTuple):
-    """Number of unfinished trials and of all trials of a search."""
-
-    left: int
-    asked: int
-
-
-def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store")) -> Trials:
-    """Counts the unfinished trials of a cell's search. Does not create a study.
-
-    Raises:
-        RecipeError: the recipe is invalid, or the study is damaged.
-    """
-    from gt_bench.experiment.run import Experiment
-    from gt_bench.store.run_store import Store
-    from gt_bench.utils.errors import DatasetError
-
-    recipe, base = trial_recipe(cell, grid)
-    trials, folder = trials_asked(cell, grid, recipe)[0], STUDIES / cell.cell
-    if recipe.searched.sampler == "grid":
-        trials = min(trials, len(grid_points(recipe.searched)))
-    if storage_url(grid.run) is None and not (folder / JOURNAL).exists():
-        return Trials(trials, trials)
-    try:
-        first = Experiment(base, str(cell.recipe_path), cell.dataset, grid.run, Store(store_root), data)
-    except DatasetError:  # data or encodings are not available yet
-        return Trials(trials, trials)
-    begun = starts_of(base, cell, grid).found if base.searched.warm_start else []
-    study = _study_of(base, cell, grid, first, folder, begun, make=False)
-    used = 0 if study is None else _used(study.get_trials(deepcopy=False))
-    return Trials(max(0, trials - used), trials)
-
-
-@dataclass(frozen=True)
-class Searched:
-    """A finished search.
-
-    Attributes:
-        study: its study.
-        recipe: recipe of its trials.
-        experiment: returns the experiment of values.
-    """
-
-    study: "Study"
-    recipe: Recipe
-    experiment: Callable[[Settings], "Experiment"]
-
-    @property
-    def trials(self) -> list["FrozenTrial"]:
-        """Trials in their order, without killed ones."""
-        return [t for t in self.study.get_trials(deepcopy=False) if ended(t) is not None]
-
-    def best(self, number: int, first: int | None = None) -> list["FrozenTrial"]:
-        """Returns at most `number` complete trials with different values, the best on validation first.
-
-        Args:
-            number: how many.
-            first: of the first trials only; None for all.
-        """
-        sign = -1 if self.study.directions[0].name == "MAXIMIZE" else 1
-        complete = [t for t in self.trials[:first] if t.state.name == "COMPLETE" and math.isfinite(t.values[0])]
-        found: list[FrozenTrial] = []
-        for trial in sorted(complete, key=lambda t: (sign * t.values[0], t.number)):
-            if trial.params not in [other.params for other in found]:
-                found.append(trial)
-        return found[:number]
-
-    def seconds(self, first: int | None = None) -> float:
-        """Returns the seconds of the first trials: by their records, or of those without one from start to end."""
-        total = 0.0
-        for trial in self.trials[:first]:
-            if trial.state.name == "COMPLETE":
-                tried = self.experiment(trial.params)
-                records = [tried.store.get(tried.digest(seed, test=False)) for seed in self.recipe.searched.seeds]
-                if all(records):
-                    total += sum(record["measured"]["seconds"] for record in records if record)
-                    continue
-            if trial.duration is not None:
-                total += trial.duration.total_seconds()
-        return total
-
-
-def open_search(cell: Cell, grid: Grid, data: Path, store_root: Path) -> Searched:
-    """Opens the search of a cell.
-
-    Raises:
-        RecipeError: there is none with the current recipe.
-    """
-    from gt_bench.experiment.run import Experiment
-    from gt_bench.store.run_store import Store
-
-    _, base = trial_recipe(cell, grid)
-    store = Store(store_root)
-
-    def experiment(values: Settings) -> Experiment:
-        return Experiment(base.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data)
-
-    starts = starts_of(base, cell, grid).found if base.searched.warm_start else []
-    study = _study_of(base, cell, grid, experiment({}), STUDIES / cell.cell, starts, make=False)
-    if study is None:
-        raise RecipeError(f"{cell.recipe_path}: no search with this recipe; run `gt-bench tune {cell.cell}`")
-    return Searched(study, base, experiment)
-
-
-def _study_of(
-    recipe: Recipe,
-    cell: Cell,
-    grid: Grid,
-    first: "Experiment",
-    folder: Path,
-    starts: Sequence[Start],
-    make: bool = True,
-) -> "Study | None":
-    """Opens the study of a recipe, its data and versions. After a change of any of them, it is a new study."""
-    search = recipe.searched
-    space = {
-        k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"})
-        for k, v in search.space.items()
-    }
-    identity = {
-        "recipe": recipe.decisive(),
-        "space": space,
-        "seeds": search.seeds,
-        **identity_of(search),
-        **({"starts": starts} if starts else {}),
-        "data": first.packed.digest,
-        "encodings": first.encoded.digest,
-        "versions": first.versions,
-        **{
-            key: digest for key, digest in first.digests.items() if key in ("files", "modified", "metric", "last_batch")
-        },
-    }
-    directions = directions_of(search, first.task.direction)
-    pruner = pruner_of(search, recipe.total_epochs * len(search.seeds), cell.recipe_path)
-    return open_study(grid.run, folder, cell.cell, digest_of(identity), directions, pruner, make)
-
-
-def _used(held: Sequence["FrozenTrial"]) -> int:
-    """Counts finished trials. A killed trial is queued again and counts when it is finished."""
-    return sum(ended(t) is not None for t in held)
 
 
 def _claim(
@@ -317,7 +147,7 @@ def _claim(
     from optuna.trial import TrialState
 
     held = study.get_trials(deepcopy=False)
-    used = _used(held)
+    used = used_of(held)
     running = sum(t.state == TrialState.RUNNING for t in held)
     if used + running >= trials:
         return None, used, running
@@ -414,15 +244,16 @@ def _run_trial(
 
     search = experiment.recipe.searched
     reports = _Reports(trial, search, direction, experiment.recipe.total_epochs)
-    records: list[Record] = []
+    records: list[RunRecord] = []
 
     def on_epoch(seed: int, epoch: int, values: dict[str, float]) -> None:
         progress.epoch(reports.step(epoch), values)
         if "val" not in values:
             return
         if reports.best is None:  # resumed from a checkpoint: earlier values were reported for the killed trial
-            for earlier, value in _validated(experiment, seed, epoch):
-                if reports.add(earlier, value):
+            curves = curves_reached(experiment.store.folder(experiment.digest(seed, test=False)))
+            for earlier, value in points(curves, "val"):
+                if earlier < epoch and reports.add(earlier, value):
                     raise optuna.TrialPruned
         stop = reports.add(epoch, values["val"])
         if stop or (search.prunes and not reports.rungs and trial.should_prune()):
@@ -441,16 +272,15 @@ def _run_trial(
             study.tell(trial, state=TrialState.PRUNED)
             progress.finish_trial("pruned", trial.params)
             return
-        result = record["deterministic"]
-        if result["status"] != "ok":
-            fail(result["status"])
+        result = record.run
+        if result.status != "ok":
+            fail(result.status)
             return
         if not computed:  # report the curve of a run that is already in the store
-            for epoch, value in zip(result["epochs"]["epoch"], result["epochs"]["val"], strict=True):
-                if value is not None:
-                    reports.add(epoch, value)
-        assert result["val"] is not None  # every run with status ok has one
-        reports.finish_seed(result["val"])
+            for epoch, value in points(result.epochs, "val"):
+                reports.add(epoch, value)
+        assert result.val is not None  # every run with status ok has one
+        reports.finish_seed(result.val)
         records.append(record)
     mean = sum(reports.finished) / len(reports.finished)
     if math.isnan(mean):  # the metric is undefined on this split; optuna would treat the trial as unfinished
@@ -462,13 +292,6 @@ def _run_trial(
     progress.finish_trial(f"validation {mean:.4f}{costs}", trial.params)
 
 
-def _validated(experiment: "Experiment", seed: int, before: int) -> list[tuple[int, float]]:
-    """Returns (epoch, validation value) of the epochs before `before` of a run that resumed from its checkpoint."""
-    curves = curves_reached(experiment.store.folder(experiment.digest(seed, test=False)))
-    held = zip(curves.get("epoch", ()), curves.get("val", ()), strict=False)
-    return [(epoch, value) for epoch, value in held if value is not None and epoch < before]
-
-
 def _check_values(study: "Study", seeds: list[int], experiment: Callable[[Settings], "Experiment"], where: str) -> None:
     """Compares the values of complete trials with their records in the store. Raises RecipeError if they differ."""
     from optuna.trial import TrialState
@@ -476,14 +299,13 @@ def _check_values(study: "Study", seeds: list[int], experiment: Callable[[Settin
     for trial in study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]):
         tried = experiment(trial.params)
         records = [tried.store.get(tried.digest(seed, test=False)) for seed in seeds]
-        found = [value for record in records if record and (value := record["deterministic"]["val"]) is not None]
-        if len(found) < len(seeds):
+        recorded = [value for record in records if record and (value := record.run.val) is not None]
+        if len(recorded) < len(seeds):
             continue
-        mean, value = sum(found) / len(found), trial.values[0] if trial.values else None
+        mean, value = sum(recorded) / len(recorded), trial.values[0] if trial.values else None
         if value is None or not math.isclose(mean, value, rel_tol=1e-12):
-            raise RecipeError(
-                f"{where}: trial {trial.number} has the value {value!r}, but its records have {mean!r}; {REMEDY}"
-            )
+            problem = f"has the value {value!r}, but its records have {mean!r}"
+            raise RecipeError(problem, file=where, place=f"trial {trial.number}", value=value, remedy=REMEDY)
 
 
 def _suggest(trial: "Trial", key: str, space: Choice | Range) -> bool | int | float | str | None:
@@ -492,22 +314,3 @@ def _suggest(trial: "Trial", key: str, space: Choice | Range) -> bool | int | fl
     if space.integer:
         return trial.suggest_int(key, int(space.low), int(space.high), log=space.log, step=int(space.step or 1))
     return trial.suggest_float(key, space.low, space.high, log=space.log, step=space.step)
-
-
-def best_of(study: "Study", within: float = 0.0) -> "FrozenTrial | None":
-    """Returns the trial whose values become the result of a search, or None if no trial is complete.
-
-    With one objective it is the first of the best on validation. With several it is the cheapest of those whose
-    validation value is worse than the best by at most a fraction `within` of it: the one with the fewest parameters or
-    seconds, in the order of the objectives, and among equal ones the best on validation.
-    """
-    sign = -1 if study.directions[0].name == "MAXIMIZE" else 1
-    complete = [t for t in study.trials if t.state.name == "COMPLETE" and t.values and math.isfinite(t.values[0])]
-    if not complete:
-        return None
-    best = min(sign * t.values[0] for t in complete)
-    if within == 0.0:
-        near = [t for t in complete if sign * t.values[0] == best]
-    else:
-        near = [t for t in complete if sign * t.values[0] - best <= within * abs(best)]
-    return min(near, key=lambda t: (*t.values[1:], sign * t.values[0], t.number))

@@ -2,13 +2,14 @@
 
 import itertools
 import random
+from typing import NoReturn
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import DESCRIPTIVE, Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_section import Choice, SearchSection
 from gt_bench.experiment.validate import check_model
-from gt_bench.schemas import Settings
+from gt_bench.utils.json_types import Settings
 
 
 def check_space(recipe: Recipe, cell: Cell) -> None:
@@ -26,23 +27,21 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
     """
     search = recipe.searched
     keys = [name for key, space in search.space.items() for name in (key, *getattr(space, "also", ()))]
+
+    def refuse(key: str, problem: str, remedy: str = "", value: object = None) -> NoReturn:
+        raise RecipeError(problem, file=cell.recipe_path, place=f"search.{key}", value=value, remedy=remedy)
+
     if repeated := sorted({key for key in keys if keys.count(key) > 1}):
-        raise RecipeError(f"{cell.recipe_path}: search.space: duplicate key {', '.join(repeated)}; remove one")
+        refuse("space", f"duplicate key {', '.join(repeated)}", "remove one", repeated)
     if unused := [key for key in keys if key.split(".")[0] in DESCRIPTIVE or key == "model.name"]:
-        raise RecipeError(
-            f"{cell.recipe_path}: search.space.{unused[0]}: this key cannot be searched, because runs do not depend on "
-            "it; remove it"
-        )
+        problem = "this key cannot be searched, because runs do not depend on it"
+        refuse(f"space.{unused[0]}", problem, "remove it")
     if measures := [key for key in keys if key in ("split", "targets")]:
-        raise RecipeError(
-            f"{cell.recipe_path}: search.space.{measures[0]}: this key cannot be searched, because validation values "
-            "of two of its choices are not comparable; remove it"
-        )
+        problem = "this key cannot be searched, because validation values of two of its choices are not comparable"
+        refuse(f"space.{measures[0]}", problem, "remove it")
     absent = [key for key in keys if key.startswith("encodings.") and key.split(".")[1] not in recipe.encodings]
     if absent:
-        raise RecipeError(
-            f"{cell.recipe_path}: search.space.{absent[0]}: the recipe does not have this encoding; add it to encodings"
-        )
+        refuse(f"space.{absent[0]}", "the recipe does not have this encoding", "add it to encodings")
     for key, space in search.space.items():
         ends = [] if isinstance(space, Choice) else [int(v) if space.integer else v for v in (space.low, space.high)]
         candidates = space.choices if isinstance(space, Choice) else ends
@@ -50,14 +49,11 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
             try:
                 check_model(recipe.with_values({key: value}), cell.recipe_path)
             except RecipeError as error:
-                raise RecipeError(
-                    f"{cell.recipe_path}: search.space.{key}: {value!r:.200} is not valid: {error}"
-                ) from None
+                inside = "" if error.place == key else f"with {value!r:.200}: {error.place}: "
+                refuse(f"space.{key}", f"{inside}{error.problem}", error.remedy, value)
     ranges = [key for key, space in search.space.items() if not isinstance(space, Choice)]
     if search.sampler == "grid" and ranges:
-        raise RecipeError(
-            f"{cell.recipe_path}: search.sampler: grid requires choices instead of a range for {', '.join(ranges)}"
-        )
+        refuse("sampler", f"grid requires choices instead of a range for {', '.join(ranges)}", value="grid")
 
 
 def trials_of(cell: Cell, grid: Grid, recipe: Recipe) -> int:
@@ -78,11 +74,9 @@ def trials_of(cell: Cell, grid: Grid, recipe: Recipe) -> int:
             sizes.setdefault(space_size(search), []).append(other.cell)
     if len(sizes) > 1:
         lines = [f"{size_text(size)}: {', '.join(cells)}" for size, cells in sizes.items()]
-        raise RecipeError(
-            "\n  ".join(
-                [f"params.yaml: fair_search.{cell.suite}: search spaces differ in size; make them equal:", *lines]
-            )
-        )
+        remedy = "\n  ".join(["make them equal:", *lines])
+        place = f"fair_search.{cell.suite}"
+        raise RecipeError("search spaces differ in size", file="params.yaml", place=place, remedy=remedy)
     return fair
 
 

@@ -38,8 +38,8 @@ REMEDY = "move it away and search again: finished trials are in the store and ar
 
 def network_file_system(path: Path) -> str | None:
     """Returns the type of the network file system of `path`, None if it is local."""
-    around = [one for one in psutil.disk_partitions(all=True) if path.resolve().is_relative_to(one.mountpoint)]
-    kind = max(around, key=lambda one: len(one.mountpoint)).fstype if around else ""
+    around = [disk for disk in psutil.disk_partitions(all=True) if path.resolve().is_relative_to(disk.mountpoint)]
+    kind = max(around, key=lambda disk: len(disk.mountpoint)).fstype if around else ""
     return kind if kind.startswith(NETWORK) else None
 
 
@@ -219,10 +219,8 @@ def open_study(
     # one database contains the studies of all cells, and two cells may have the same recipe
     url, name = storage_url(settings), f"{cell} {identity[:12]}"
     if url and url.startswith("sqlite") and (kind := network_file_system(folder)):
-        raise RecipeError(
-            f"study storage {url}: SQLite loses data on a network file system ({kind}); use PostgreSQL, or remove the "
-            "setting to use journal files"
-        )
+        remedy = "use PostgreSQL, or remove the setting to use journal files"
+        raise _unusable(url, f"SQLite loses data on a network file system ({kind})", remedy)
     storage: optuna.storages.BaseStorage
     if url:
         with _reported(url), _driver_of(url):
@@ -238,13 +236,11 @@ def open_study(
             backend = JournalFileBackend(str(path), lock_obj=cast(Any, lock))
             storage = optuna.storages.JournalStorage(backend)
         except (ValueError, KeyError, TypeError) as error:
-            raise RecipeError(f"{path}: not a journal of studies ({error}); {REMEDY}") from None
+            raise RecipeError(f"not a journal of studies ({error})", file=path, remedy=REMEDY) from None
         owners = {study.user_attrs.get("cell", cell) for study in optuna.get_all_study_summaries(storage)}
         if owners - {cell}:
-            raise RecipeError(
-                f"{path}: contains the study of {', '.join(sorted(owners - {cell}))}, not of {cell}; move it back to "
-                "its own folder and search again"
-            )
+            problem = f"contains the study of {', '.join(sorted(owners - {cell}))}, not of {cell}"
+            raise RecipeError(problem, file=path, remedy="move it back to its own folder and search again")
     with _reported(url):
         if not make and name not in optuna.get_all_study_names(storage):
             return None
@@ -272,7 +268,8 @@ def _check_journal(path: Path, lock: Path) -> None:
         try:
             json.loads(line)
         except ValueError as error:
-            raise RecipeError(f"{path}: not a journal of studies (line {number}: {error}); {REMEDY}") from None
+            problem = f"not a journal of studies ({error})"
+            raise RecipeError(problem, file=path, place=f"line {number}", remedy=REMEDY) from None
 
 
 @contextlib.contextmanager
@@ -283,9 +280,7 @@ def _driver_of(url: str | None) -> Iterator[None]:
     except ImportError as error:
         if not url:
             raise
-        raise RecipeError(
-            f"study storage {_shown(url)}: its driver is not installed ({error}); pip install 'psycopg[binary]'"
-        ) from error
+        raise _unusable(url, f"its driver is not installed ({error})", "pip install 'psycopg[binary]'") from error
 
 
 @contextlib.contextmanager
@@ -297,25 +292,21 @@ def _reported(url: str | None) -> Iterator[None]:
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import SQLAlchemyError
 
-    shown = _shown(url)
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
         reason = without_credentials(" ".join(str(error).split()), url)[:300]
-        raise RecipeError(
-            f"study storage {shown}: not usable: {reason}; correct this and run the same command again to resume"
-        ) from error
+        raise _unusable(url, reason, "correct this and run the same command again to resume") from error
 
 
-def _shown(url: str) -> str:
-    """Returns the URL of a database with a hidden password. Raises RecipeError if it is none."""
+def _unusable(url: str, problem: str, remedy: str) -> RecipeError:
+    """Returns the error of a database, whose URL is shown without its password."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
-        return make_url(url).render_as_string(hide_password=True)
+        shown = make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
-        raise RecipeError(
-            f"run.study_storage or {STORAGE}: {without_credentials(url, url)!r} is not a database URL; expected "
-            "postgresql+psycopg://user@host/name"
-        ) from None
+        shown, problem = without_credentials(url, url), "not the URL of a database"
+        remedy = "expected postgresql+psycopg://user@host/name"
+    return RecipeError(f"{shown}: {problem}", place=f"run.study_storage or {STORAGE}", value=shown, remedy=remedy)

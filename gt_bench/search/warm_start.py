@@ -8,9 +8,9 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_section import SearchSection, in_space
-from gt_bench.schemas import Settings
 from gt_bench.store.run_store import StoreError
 from gt_bench.store.shipped_files import file_of, read
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.nested import flat
 from gt_models.registry import model_info
 
@@ -44,7 +44,7 @@ def starts_of(recipe: Recipe, cell: Cell, grid: Grid) -> Starts:
         cell: its cell.
         grid: the grid, in which cells with the same model are looked up.
     """
-    found: list[Start] = []
+    starts: list[Start] = []
     left_out: list[str] = []
     for origin, values in _sources(recipe, cell, grid, left_out):
         fitted: Settings = {}
@@ -56,9 +56,9 @@ def starts_of(recipe: Recipe, cell: Cell, grid: Grid) -> Starts:
                 break
             fitted[key] = matched[0]
         else:
-            if fitted not in [start.values for start in found]:
-                found.append(Start(origin, fitted))
-    return Starts(found, left_out)
+            if fitted not in [start.values for start in starts]:
+                starts.append(Start(origin, fitted))
+    return Starts(starts, left_out)
 
 
 def _sources(recipe: Recipe, cell: Cell, grid: Grid, left_out: list[str]) -> Iterator[tuple[str, dict[str, object]]]:
@@ -79,7 +79,7 @@ def _sources(recipe: Recipe, cell: Cell, grid: Grid, left_out: list[str]) -> Ite
                     continue
                 if path.exists():
                     run = read(path).records[0]
-                    content = run["deterministic"]["recipe"] | {"seeds": [0]}
+                    content = run.run.recipe | {"seeds": [0]}
                     tuned = validated(Recipe, content, str(path))
                     yield f"{name}: {other.cell}, shipped record", values_of(tuned)
                 elif name == "neighbours" and theirs.search is None:
@@ -101,7 +101,9 @@ def values_of(recipe: Recipe) -> dict[str, object]:
 
 def lines_of(starts: Starts, search: SearchSection) -> list[str]:
     """Returns what a search prints about its first trials."""
-    lines = [f"warm start: trial {number} has the values of {one.origin}" for number, one in enumerate(starts.found)]
+    lines = [
+        f"warm start: trial {number} has the values of {start.origin}" for number, start in enumerate(starts.found)
+    ]
     if not starts.found:
         lines.append(f"warm start: no values found by {', '.join(search.warm_start)}: all trials are sampled")
     return [*lines, *(f"warm start: {line}" for line in starts.left_out)]

@@ -17,11 +17,11 @@ import numpy as np
 
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.stats import ranking
-from gt_bench.stats.verdict import first_count, quantile, slack_of, upper_tail
+from gt_bench.stats.student import quantile, upper_tail
+from gt_bench.stats.welch import SPREADLESS, first_count, slack_of
 
 FIRST, SECOND, INCONCLUSIVE, EQUAL, TOO_FEW = "first", "second", "inconclusive", "equal", "too few runs"
 FEWEST_PAIRS = 3
-SPREADLESS = 5  # at most this number of equal differences show no spread: by the sign test, six have p value 0.03
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Paired:
     Attributes:
         pairs: number of pairs.
         difference: mean of first minus second.
-        interval: its confidence interval. None for one pair, and for equal differences of unknown test examples.
+        interval: its confidence interval. None for fewer than FEWEST_PAIRS pairs, and for equal differences of unknown
+            test examples.
         effect: Cohen's d of the pairs. None without a spread.
         ahead: number of pairs in which the first model is better.
         ties: number of pairs with equal values.
@@ -107,7 +108,12 @@ def paired(
         rules: settings of the tests.
         examples: uncertainty by the test examples, if it is known.
         span: largest possible difference of two values of the metric, which ends the interval.
+
+    Raises:
+        ValueError: a value is not finite.
     """
+    if not np.isfinite([*first, *second]).all():
+        raise ValueError(f"a value is not finite: {first} and {second}")
     level, sign = (rules or Rules()).level, 1 if direction == "max" else -1
     differences = [sign * (a - b) for a, b in zip(first, second, strict=True)]
     slack = slack_of(max(map(abs, (*first, *second))))
@@ -129,7 +135,7 @@ def paired(
         se, df = error_of(runs)
         return quantile(1 - level / 2, df) * se
 
-    spread = std > 0 or (error > 0 and count > 1)
+    spread = count >= FEWEST_PAIRS and (std > 0 or error > 0)
     half = half_width(count) if spread else math.nan
     interval = (max(mean - half, -span), min(mean + half, span)) if spread else None
     more = None

@@ -167,7 +167,7 @@ def bradley_terry(won: np.ndarray) -> np.ndarray:
         won: wins of the row over the column, [models, models].
 
     Returns:
-        Strengths in logits, mean 0, [models].
+        Strengths in logits, mean 0, [models], to six decimals: models with equal records are equal on every processor.
     """
     from scipy.optimize import minimize
 
@@ -177,8 +177,9 @@ def bradley_terry(won: np.ndarray) -> np.ndarray:
         value = (won * np.logaddexp(0, -difference)).sum() + PRIOR / 2 * (s**2).sum()
         return float(value), against.sum(0) - against.sum(1) + PRIOR * s
 
-    found = minimize(loss, np.zeros(len(won)), jac=True, method="L-BFGS-B").x
-    return found - found.mean()
+    exact = {"gtol": 1e-9, "ftol": 0.0, "maxiter": 1000}
+    fitted = minimize(loss, np.zeros(len(won)), jac=True, method="L-BFGS-B", options=exact).x
+    return (fitted - fitted.mean()).round(6)
 
 
 def strengths(won: np.ndarray, draws: int = 200) -> np.ndarray:

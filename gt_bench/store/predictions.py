@@ -14,21 +14,19 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from gt_bench.schemas import Record, StoredPredictions
+from gt_bench.records.run import RunRecord, StoredPredictions
 from gt_bench.store.run_store import Store, StoreError
-from gt_bench.tasks.base import Task
-from gt_bench.tasks.metrics import detached
 from gt_bench.tasks.registry import create_task
-from gt_bench.training.interfaces import Batches
-from gt_bench.training.trainer import Examples
 from gt_bench.utils.io import read_bytes, write_bytes
+
+if TYPE_CHECKING:
+    from gt_bench.tasks.base import Task
 
 FILE = "predictions.npz"
 MAX_SHIPPED = 200_000  # bytes of the file of a cell
@@ -52,14 +50,14 @@ class Part:
         nodes: number of nodes of each graph of `ids`, [G]. None if ids are those of nodes.
     """
 
-    output: Tensor
-    target: Mapping[str, Tensor]
+    output: np.ndarray
+    target: Mapping[str, np.ndarray]
     batch: Mapping[str, np.ndarray]
     ids: np.ndarray | None
     nodes: np.ndarray | None
 
     @property
-    def labels(self) -> Tensor:
+    def labels(self) -> np.ndarray:
         """The targets, if they are one tensor with a row per example.
 
         Raises:
@@ -67,8 +65,9 @@ class Part:
         """
         if "" not in self.target or len(self.target[""]) != len(self.output):
             raise PredictionsError(
-                f"targets of this task are {', '.join(self.target)}, not one row per example; only metrics of all "
-                "examples together can be computed"
+                f"targets of this task are {', '.join(self.target)}, not one row per example",
+                value=list(self.target),
+                remedy="only metrics of all examples together can be computed",
             )
         return self.target[""]
 
@@ -88,6 +87,19 @@ class Part:
             return self.ids
         return np.repeat(self.ids, self.nodes) if self.nodes.sum() == len(self.output) else None
 
+    def rows_of(self, other: "Part") -> np.ndarray | None:
+        """Returns the rows of another part in the order of this one, [N]. None if the two have different examples."""
+        if self.labels.shape != other.labels.shape:
+            return None
+        mine, theirs = self.example_ids, other.example_ids
+        rows = np.arange(len(self.output))
+        if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
+            order, their_order = np.argsort(mine, kind="stable"), np.argsort(theirs, kind="stable")
+            if not np.array_equal(mine[order], theirs[their_order]):
+                return None
+            rows[order] = their_order
+        return rows if np.array_equal(self.labels, other.labels[rows], equal_nan=True) else None
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -101,80 +113,51 @@ class Predictions:
         parts: {"val" or "test": outputs and targets}.
     """
 
-    record: Record
+    record: RunRecord
     task: str
     loss: str | None
     level: str
     parts: Mapping[str, Part]
 
-    def create_task(self, metric: str) -> Task:
-        """Returns the task with another metric.
+    def create_task(self, metric: str) -> "Task":
+        """Returns the task with another metric. Loads torch.
 
         Raises:
             KeyError: the task does not have this metric.
         """
         return create_task(self.task, metric, self.loss)
 
-    def score(self, metric: str, part: str = "test", rows: Tensor | None = None) -> float:
-        """Computes a metric again.
+    def score(
+        self, metric: str, part: str = "test", rows: np.ndarray | None = None, columns: Sequence[int] | None = None
+    ) -> float:
+        """Computes a metric again. Loads torch.
 
         Args:
             metric: name of a metric of the task.
             part: val or test.
-            rows: index of the rows that count, for targets that are one tensor. None for all.
+            rows: index of the rows that count, for targets that are one array. None for all.
+            columns: index of the columns of outputs and targets that count, for the same. None for all.
 
         Raises:
             KeyError: the task does not have this metric.
             ValueError: the metric is undefined on these targets.
         """
+        import torch  # takes a second, and only metrics need it
+
         task, of = self.create_task(metric), self.parts[part]
         if "" in of.target:
             output, target = (of.output, of.target[""]) if rows is None else (of.output[rows], of.labels[rows])
-            return task.evaluate([output], [target])[metric]
+            if columns is not None:
+                output, target = output[:, columns], target[:, columns]
+            return task.evaluate([torch.from_numpy(output)], [torch.from_numpy(target)])[metric]
         assert task.target_type is not None
-        cut = {name: _split(of.output if name == "output" else of.target[name], at) for name, at in of.batch.items()}
-        outputs, columns = cut.pop("output"), list(cut.items())
-        targets = [task.target_type(**{name: values[i] for name, values in columns}) for i in range(len(outputs))]
+        cut = {
+            name: list(map(torch.from_numpy, np.split(of.output if name == "output" else of.target[name], starts[1:])))
+            for name, starts in of.batch.items()
+        }
+        outputs, fields = cut.pop("output"), list(cut.items())
+        targets = [task.target_type(**{name: values[i] for name, values in fields}) for i in range(len(outputs))]
         return task.evaluate(outputs, targets)[metric]
-
-
-def _split(values: Tensor, starts: np.ndarray) -> list[Tensor]:
-    return list(values.tensor_split(torch.as_tensor(starts[1:], dtype=torch.long)))
-
-
-def pack(examples: Mapping[str, Examples], loader: Batches, task: str, loss: str | None, level: str) -> bytes:
-    """Returns the bytes of a file. Equal content gives equal bytes on one machine.
-
-    Args:
-        examples: outputs and targets of the batches of each part.
-        loader: the batches they were computed on.
-        task: name of the task.
-        loss: name of the loss. None for the default of the task.
-        level: what a row of the output is: node or graph.
-    """
-    arrays: dict[str, np.ndarray] = {"about": np.array(json.dumps({"task": task, "loss": loss, "level": level}))}
-    for part, (outputs, targets) in examples.items():
-        arrays[f"{part}/output"] = detached(list(outputs)).numpy()
-        if isinstance(targets[0], Tensor):
-            arrays[f"{part}/target"] = detached(list(targets)).numpy()
-        else:
-            arrays[f"{part}/batch/output"] = _starts(outputs)
-            for name in (field.name for field in fields(targets[0])):
-                values = [getattr(target, name) for target in targets]
-                if all(isinstance(value, Tensor) and value.dim() for value in values):
-                    arrays[f"{part}/target/{name}"] = detached(values).numpy()
-                    arrays[f"{part}/batch/{name}"] = _starts(values)
-        if (ids := loader.order(part)) is not None:
-            arrays[f"{part}/ids"] = ids.numpy().astype(np.int64)
-            if loader.packed.header.split_kind == "graph":
-                arrays[f"{part}/nodes"] = loader.packed.sizes[ids].numpy().astype(np.int32)
-    file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **arrays)
-    return file.getvalue()
-
-
-def _starts(tensors: Sequence[Tensor]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum([len(tensor) for tensor in tensors])[:-1]]).astype(np.int64)
 
 
 def save(folder: Path, content: bytes) -> StoredPredictions:
@@ -184,22 +167,22 @@ def save(folder: Path, content: bytes) -> StoredPredictions:
         WriteError: the file cannot be written.
     """
     write_bytes(folder / FILE, content)
-    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    return StoredPredictions(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
 
 
-def is_missing(record: Record, store: Store, limit_mib: float) -> bool:
+def is_missing(record: RunRecord, store: Store, limit_mib: float) -> bool:
     """Returns whether computing a run again would give predictions that the store does not have."""
-    found = record.get("predictions")
-    if record["deterministic"]["status"] != "ok" or record["deterministic"]["test"] is None:
+    found = record.predictions
+    if record.run.status != "ok" or record.run.test is None:
         return False
-    if not found:
+    if found.sha256 is not None:
+        return not (store.folder(record.digest) / FILE).exists()
+    if found.left_out is None:
         return limit_mib > 0
-    if "sha256" in found:
-        return not (store.folder(record["digest"]) / FILE).exists()
-    return 0 < limit_mib >= found.get("left_out_mib", np.inf)
+    return found.left_out_mib is not None and 0 < limit_mib >= found.left_out_mib
 
 
-def load(cell: str, record: Record, store: Store, shipped: Path | None = None) -> Predictions:
+def load(cell: str, record: RunRecord, store: Store, shipped: Path | None = None) -> Predictions:
     """Reads the predictions of a run from the store, or from the shipped file of its cell.
 
     Args:
@@ -211,38 +194,40 @@ def load(cell: str, record: Record, store: Store, shipped: Path | None = None) -
     Raises:
         PredictionsError: there are none, the file is damaged, or it is not the one of the record.
     """
-    seed, entry = record["deterministic"]["seed"], record.get("predictions") or {}
+    seed, entry = record.run.seed, record.predictions
     again = f"`gt-bench train {cell} --predictions` computes the run again and stores them"
-    if not (store.folder(record["digest"]) / "record.json").exists():
+    if not (store.folder(record.digest) / "record.json").exists():
         again = (
             f"`gt-bench store import {cell}` copies its shipped records to the store, then {again} if the numbers are "
             "those of the record"
         )
-    if "sha256" not in entry:
-        why = entry.get("left_out") or "its run was computed without them"
-        if "left_out_mib" in entry:
-            raised = int(entry["left_out_mib"]) + 1
+    if entry.sha256 is None:
+        why = entry.left_out or "its run was computed without them"
+        if entry.left_out_mib is not None:
+            raised = int(entry.left_out_mib) + 1
             again = f"set `run.predictions: {raised}` in params.yaml (MiB), then {again}"
-        raise PredictionsError(f"{cell}: seed {seed} has no stored predictions: {why}; {again}")
-    path = store.folder(record["digest"]) / FILE
+        problem = f"seed {seed} has no stored predictions: {why}"
+        raise PredictionsError(problem, place=cell, value=seed, remedy=again)
+    path = store.folder(record.digest) / FILE
     if path.exists():
-        content, where = read_bytes(path), str(path)
-    elif shipped is not None and shipped.exists() and (member := _members(shipped).get(record["digest"])) is not None:
-        content, where = member, f"{shipped}: {record['digest']}.npz"
+        content, file, place = read_bytes(path), path, ""
+    elif shipped is not None and shipped.exists() and (member := _members(shipped).get(record.digest)) is not None:
+        content, file, place = member, shipped, f"{record.digest}.npz"
     else:
-        raise PredictionsError(f"{path}: file not found: predictions of {cell}, seed {seed}; {again}")
-    if (found := hashlib.sha256(content).hexdigest()) != entry["sha256"]:
-        raise PredictionsError(
-            f"{where}: has the sha256 {found[:12]}..., but its record has {entry['sha256'][:12]}...: it was edited or "
-            f"damaged; delete it, then {again}"
-        )
-    return _read(content, record, where, again)
+        problem = f"file not found: predictions of {cell}, seed {seed}"
+        raise PredictionsError(problem, file=path, value=seed, remedy=again)
+    again = f"delete it, then {again}"
+    if (found := hashlib.sha256(content).hexdigest()) != entry.sha256:
+        recorded = f"its record has {entry.sha256[:12]}...: it was edited or damaged"
+        problem = f"has the sha256 {found[:12]}..., but {recorded}"
+        raise PredictionsError(problem, file=file, place=place, value=found, remedy=again)
+    return _read(content, record, file, place, again)
 
 
-def _read(content: bytes, record: Record, where: str, again: str) -> Predictions:
+def _read(content: bytes, record: RunRecord, file: Path, place: str, remedy: str) -> Predictions:
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with np.load(io.BytesIO(content), allow_pickle=False) as packed:
+            arrays = {name: packed[name] for name in packed.files}
         about = json.loads(str(arrays.pop("about")))
         parts: dict[str, Part] = {}
         for part in PARTS:
@@ -250,16 +235,14 @@ def _read(content: bytes, record: Record, where: str, again: str) -> Predictions
             if not mine:
                 continue
             target = {
-                name.partition("/")[2]: torch.from_numpy(array)
-                for name, array in mine.items()
-                if name.partition("/")[0] == "target"
+                name.partition("/")[2]: array for name, array in mine.items() if name.partition("/")[0] == "target"
             }
             batch = {name.partition("/")[2]: array for name, array in mine.items() if name.startswith("batch/")}
-            output = torch.from_numpy(mine["output"])
-            parts[part] = Part(output, target, batch, mine.get("ids"), mine.get("nodes"))
+            parts[part] = Part(mine["output"], target, batch, mine.get("ids"), mine.get("nodes"))
         return Predictions(record, about["task"], about["loss"], about["level"], parts)
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise PredictionsError(f"{where}: not a file of predictions ({error}); delete it, then {again}") from None
+        problem = f"not a file of predictions ({error})"
+        raise PredictionsError(problem, file=file, place=place, remedy=remedy) from None
 
 
 def same_value(computed: float, recorded: float) -> bool:
@@ -267,7 +250,7 @@ def same_value(computed: float, recorded: float) -> bool:
     return math.isclose(computed, recorded, rel_tol=RELATIVE, abs_tol=1e-9)
 
 
-def shipped_predictions(record_path: Path, records: Sequence[Record]) -> list[Predictions]:
+def shipped_predictions(record_path: Path, records: Sequence[RunRecord]) -> list[Predictions]:
     """Reads the predictions next to a shipped file of records, in the order of the records that have some.
 
     Raises:
@@ -276,9 +259,9 @@ def shipped_predictions(record_path: Path, records: Sequence[Record]) -> list[Pr
     path = shipped_file(record_path)
     members = _members(path) if path.exists() else {}
     return [
-        _read(members[record["digest"]], record, f"{path}: {record['digest']}.npz", "export the cell again")
+        _read(members[record.digest], record, path, f"{record.digest}.npz", "export the cell again")
         for record in records
-        if record["digest"] in members
+        if record.digest in members
     ]
 
 
@@ -287,7 +270,7 @@ def shipped_file(record_path: Path) -> Path:
     return record_path.with_name(record_path.name.removesuffix(".json.gz") + ".predictions.zip")
 
 
-def ship(record_path: Path, records: Sequence[Record], store: Store) -> Path | None:
+def ship(record_path: Path, records: Sequence[RunRecord], store: Store) -> Path | None:
     """Writes the predictions of all runs of a cell next to its shipped records, if they need less than `MAX_SHIPPED`.
 
     A file of an earlier export is removed otherwise.
@@ -301,11 +284,11 @@ def ship(record_path: Path, records: Sequence[Record], store: Store) -> Path | N
     """
     path, files = shipped_file(record_path), {}
     for record in records:
-        entry, file = record.get("predictions") or {}, store.folder(record["digest"]) / FILE
-        if "sha256" in entry and file.exists():
+        file = store.folder(record.digest) / FILE
+        if record.predictions.sha256 is not None and file.exists():
             if problem := problem_of(record, store):
-                raise PredictionsError(problem)
-            files[record["digest"]] = read_bytes(file)
+                raise problem
+            files[record.digest] = read_bytes(file)
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as packed:
         for digest, one in sorted(files.items()):  # ZipInfo has a fixed date: equal files give equal bytes
@@ -316,7 +299,7 @@ def ship(record_path: Path, records: Sequence[Record], store: Store) -> Path | N
     return write_bytes(path, content.getvalue())
 
 
-def unpack(record_path: Path, records: Sequence[Record], store: Store) -> int:
+def unpack(record_path: Path, records: Sequence[RunRecord], store: Store) -> int:
     """Puts shipped predictions into the store, for records that are there and have none. Returns how many.
 
     Raises:
@@ -329,14 +312,14 @@ def unpack(record_path: Path, records: Sequence[Record], store: Store) -> int:
     members = _members(path) if path.exists() else {}
     for digest, content in members.items():
         file, stored = store.folder(digest) / FILE, store.get(digest)
-        entry = (stored.get("predictions") if stored else None) or {}
-        if not file.exists() and entry.get("sha256") == hashlib.sha256(content).hexdigest():
+        sha256 = stored.predictions.sha256 if stored else None
+        if not file.exists() and sha256 == hashlib.sha256(content).hexdigest():
             write_bytes(file, content)
             count += 1
     return count
 
 
-def shipped_problems(record_path: Path, records: Sequence[Record]) -> list[str]:
+def shipped_problems(record_path: Path, records: Sequence[RunRecord]) -> list[str]:
     """Returns what is wrong with the predictions next to a shipped file, one line each."""
     path = shipped_file(record_path)
     if not path.exists():
@@ -345,7 +328,7 @@ def shipped_problems(record_path: Path, records: Sequence[Record]) -> list[str]:
         members = _members(path)
     except PredictionsError as error:
         return [str(error)]
-    expected = {record["digest"]: (record.get("predictions") or {}).get("sha256") for record in records}
+    expected = {record.digest: record.predictions.sha256 for record in records}
     remedy = f"restore the file (`git checkout {path}`) or delete it"
     wrong = []
     for digest, content in members.items():
@@ -356,14 +339,13 @@ def shipped_problems(record_path: Path, records: Sequence[Record]) -> list[str]:
     return wrong
 
 
-def problem_of(record: Record, store: Store) -> str | None:
+def problem_of(record: RunRecord, store: Store) -> PredictionsError | None:
     """Returns what is wrong with the predictions of a stored record, otherwise None. A missing file is no problem."""
-    entry, path = record.get("predictions") or {}, store.folder(record["digest"]) / FILE
-    if not path.exists() or "sha256" not in entry:
+    sha256, path = record.predictions.sha256, store.folder(record.digest) / FILE
+    if not path.exists() or sha256 is None or hashlib.sha256(read_bytes(path)).hexdigest() == sha256:
         return None
-    if hashlib.sha256(read_bytes(path)).hexdigest() == entry["sha256"]:
-        return None
-    return f"{path}: has another sha256 than its record: it was edited or damaged; delete the file"
+    problem = "has another sha256 than its record: it was edited or damaged"
+    return PredictionsError(problem, file=path, remedy="delete the file")
 
 
 def _members(path: Path) -> dict[str, bytes]:
@@ -374,6 +356,5 @@ def _members(path: Path) -> dict[str, bytes]:
                 raise ValueError("too large after decompression")
             return {name.removesuffix(".npz"): packed.read(name) for name in packed.namelist()}
     except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise PredictionsError(
-            f"{path}: not an archive of predictions ({error}); restore the file (`git checkout {path}`) or delete it"
-        ) from None
+        remedy = f"restore the file (`git checkout {path}`) or delete it"
+        raise PredictionsError(f"not an archive of predictions ({error})", file=path, remedy=remedy) from None

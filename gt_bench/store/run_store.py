@@ -2,7 +2,7 @@
 
 A finished run is never computed again.
 
-    store/<first two digits>/<digest>/record.json       the record (see `gt_bench.schemas.Record`)
+    store/<first two digits>/<digest>/record.json       the record (`gt_bench.records.run.RunRecord`)
     store/<first two digits>/<digest>/checkpoint.*      while the run is not finished
 """
 
@@ -12,15 +12,17 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from filelock import FileLock, Timeout
 
-from gt_bench.schemas import Curves, Digests, Record, Settings
+from gt_bench.records.run import Curves, Digests, RunRecord
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import UnfitFile, held, make_folder, read_bytes, read_text, write_errors, write_json
+from gt_bench.utils.json_types import Settings
 
-SCHEMA = 2
+SCHEMA: Final = 2
 FINAL = ("ok", "diverged")
 
 
@@ -42,38 +44,35 @@ def run_digest(
         test: False for a trial of a search, which never reads the test split.
     """
     key = {"recipe": recipe, "seed": seed, "split": split, "versions": versions} | {
-        k: v for k, v in digests.items() if k != "recipe"
+        k: v for k, v in digests.to_disk().items() if k != "recipe"
     }
     return digest_of(key if test else key | {"test": False})
 
 
-def sealed(record: Record) -> Record:
+def sealed(record: RunRecord) -> RunRecord:
     """Returns the record with the checksum of its deterministic part, to detect edited numbers."""
-    return record | {"checksum": digest_of(record["deterministic"])}
+    return record.model_copy(update={"checksum": digest_of(record.run.to_disk())})
 
 
-def fault_of(record: Record) -> str | None:
-    """Returns why a record cannot be used (a part is missing, or its checksum does not match), otherwise None."""
-    missing = [key for key in ("deterministic", "measured") if not isinstance(record.get(key), dict)]
-    if missing or "status" not in record["deterministic"]:
-        return f"{', '.join(missing) or 'status'} is missing"
-    if "checksum" in record and digest_of(record["deterministic"]) != record["checksum"]:
+def fault_of(record: RunRecord) -> str | None:
+    """Returns that the checksum of a record does not match, otherwise None."""
+    if record.checksum is not None and digest_of(record.run.to_disk()) != record.checksum:
         return "its checksum does not match its deterministic part: it was edited or damaged"
     return None
 
 
-def best_run(records: Sequence[Record]) -> Record | None:
+def best_run(records: Sequence[RunRecord]) -> RunRecord | None:
     """Returns the record that represents a cell: the best on validation, never on test.
 
     Returns:
         The first record with status "ok" and the best validation metric, or the first with status "ok" if no run has a
         validation metric. None if no run has status "ok".
     """
-    good = [r for r in records if r["deterministic"]["status"] == "ok"]
-    validated = [(val, r) for r in good if (val := r["deterministic"]["val"]) is not None and math.isfinite(val)]
+    good = [r for r in records if r.run.status == "ok"]
+    validated = [(val, r) for r in good if (val := r.run.val) is not None and math.isfinite(val)]
     if not validated:
         return good[0] if good else None
-    better = max if good[0]["deterministic"]["direction"] == "max" else min
+    better = max if good[0].run.direction == "max" else min
     return better(validated, key=lambda scored: scored[0])[1]
 
 
@@ -109,7 +108,7 @@ class Store:
         """Returns the folder of a run. It need not exist."""
         return self.root / digest[:2] / digest
 
-    def get(self, digest: str) -> Record | None:
+    def get(self, digest: str) -> RunRecord | None:
         """Reads the record of a run.
 
         Returns:
@@ -120,18 +119,19 @@ class Store:
         """
         path = self.folder(digest) / "record.json"
         try:
-            record = json.loads(read_text(path))
-            if record["digest"] != digest:
-                raise ValueError(f"contains the record of {record['digest']}")
+            record = RunRecord.from_disk(json.loads(read_text(path)))
+            if record.digest != digest:
+                raise ValueError(f"contains the record of {record.digest}")
             if fault := fault_of(record):
                 raise ValueError(fault)
             return record
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as error:
-            raise StoreError(f"{path}: not a record ({error}); delete the file and run the cell again") from None
+        except (ValueError, RecursionError) as error:
+            remedy = "delete the file and run the cell again"
+            raise StoreError(f"not a record ({error})", file=path, remedy=remedy) from None
 
-    def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> Record | None:
+    def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> RunRecord | None:
         """Returns the record of a run if running it again could not change it, otherwise None.
 
         Records with status "ok" and "diverged" are always settled. Those with status "timed-out" and "oom" are settled
@@ -145,14 +145,14 @@ class Store:
         record = self.get(digest)
         if record is None:
             return None
-        status, measured = record["deterministic"]["status"], record["measured"]
-        if status == "timed-out" and (time_limit is None or time_limit > (measured["time_limit_seconds"] or 0)):
+        status, measured = record.run.status, record.measured
+        if status == "timed-out" and (time_limit is None or time_limit > (measured.time_limit_seconds or 0)):
             return None
-        if status == "oom" and memory_limit is not None and memory_limit > measured["memory_limit_mib"]:
+        if status == "oom" and memory_limit is not None and memory_limit > measured.memory_limit_mib:
             return None
         return record
 
-    def put(self, record: Record) -> Path:
+    def put(self, record: RunRecord) -> Path:
         """Writes a record atomically and removes the run's checkpoint.
 
         The checkpoint of a timed-out run remains, because the run resumes from it under a higher limit.
@@ -163,10 +163,10 @@ class Store:
         Raises:
             WriteError: the file cannot be written. Every file is unchanged.
         """
-        folder = self.folder(record["digest"])
-        path = write_json(folder / "record.json", record)
-        if record["deterministic"]["status"] != "timed-out":
-            self.remove_checkpoints(record["digest"])
+        folder = self.folder(record.digest)
+        path = write_json(folder / "record.json", record.to_disk())
+        if record.run.status != "timed-out":
+            self.remove_checkpoints(record.digest)
         return path
 
     def remove_checkpoints(self, digest: str) -> None:
@@ -180,7 +180,7 @@ class Store:
             if len(folder) == 2:
                 yield from (digest for digest in _names(self.root / folder) if digest.startswith(folder))
 
-    def records(self, *holding: str) -> Iterator[Record]:
+    def records(self, *holding: str) -> Iterator[RunRecord]:
         """Yields all records in the order of their digests.
 
         Args:

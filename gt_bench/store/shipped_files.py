@@ -11,19 +11,21 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TypeVar
 
 from gt_bench.config.grid import Grid
-from gt_bench.records.run import Verification
-from gt_bench.schemas import Origins, Record, Result
-from gt_bench.store.record_checks import is_trial, record_problems, result_problems
+from gt_bench.records.base import FileModel
+from gt_bench.records.cell import CellResult, Origins
+from gt_bench.records.run import RunRecord, Verification
+from gt_bench.store.record_checks import is_trial, record_problems
 from gt_bench.store.run_store import SCHEMA, StoreError
 from gt_bench.utils.io import read_bytes, read_text, write_bytes
 from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, record_file
 
+Model = TypeVar("Model", bound=FileModel)
 ROOT = SUITES
 KEYS = {"schema", "result", "origins", "records", "trials"}
 MAX_BYTES = 1 << 29  # size of a file after decompression
@@ -42,15 +44,15 @@ class Shipped:
     """
 
     path: Path
-    result: Result
-    records: list[Record]
+    result: CellResult
+    records: list[RunRecord]
     origins: Origins = field(default_factory=Origins)
-    trials: list[Record] = field(default_factory=list)
+    trials: list[RunRecord] = field(default_factory=list)
 
     @property
     def cell(self) -> str:
         """Name of the cell, suite/dataset/row."""
-        return self.result["cell"]
+        return self.result.cell
 
 
 def read(path: Path) -> Shipped:
@@ -69,17 +71,27 @@ def read(path: Path) -> Shipped:
             remedy = "export it again with this version of the benchmark"
             if type(content["schema"]) is int and content["schema"] > SCHEMA:
                 remedy = "it was written by a newer version of the benchmark: update this one"
-            raise StoreError(
-                f"{path}: has schema {content['schema']!r:.80}, but this code reads schema {SCHEMA}; {remedy}"
-            )
+            problem = f"has schema {content['schema']!r:.80}, but this code reads schema {SCHEMA}"
+            raise StoreError(problem, file=path, value=content["schema"], remedy=remedy)
         if unknown := sorted(content.keys() - KEYS):
             raise ValueError(f"unknown key {', '.join(unknown)}")
-        result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
-        return Shipped(path, result, list(content["records"]), origins, list(content["trials"]))
+        return Shipped(
+            path,
+            _part(CellResult, "result", content["result"]),
+            [_part(RunRecord, f"record {n}", one) for n, one in enumerate(content["records"])],
+            _part(Origins, "origins", content["origins"]),
+            [_part(RunRecord, f"trial {n}", one) for n, one in enumerate(content["trials"])],
+        )
     except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"{path}: not an export of records ({error}); restore the file (`git checkout {path}`) or export it again"
-        ) from None
+        remedy = f"restore the file (`git checkout {path}`) or export it again"
+        raise StoreError(f"not an export of records ({error})", file=path, remedy=remedy) from None
+
+
+def _part(kind: type[Model], name: str, content: object) -> Model:
+    try:
+        return kind.from_disk(content)
+    except ValueError as error:
+        raise ValueError(f"its {name}: {error}") from None
 
 
 def write(shipped: Shipped) -> Path:
@@ -91,7 +103,13 @@ def write(shipped: Shipped) -> Path:
     Raises:
         WriteError: the file cannot be written.
     """
-    content = {k: SCHEMA if k == "schema" else getattr(shipped, k) for k in KEYS}
+    content = {
+        "schema": SCHEMA,
+        "result": shipped.result.to_disk(),
+        "records": [record.to_disk() for record in shipped.records],
+        "origins": shipped.origins.to_disk(),
+        "trials": [record.to_disk() for record in shipped.trials],
+    }
     # without name and time, so that equal records produce equal bytes
     file = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=9, mtime=0) as packed:
@@ -114,10 +132,8 @@ def check_folder(root: Path) -> None:
         StoreError: it does not.
     """
     if not place(root).is_dir():
-        raise StoreError(
-            f"{root}: folder of shipped records not found; use --records with the folder that contains "
-            "SUITE/records/DATASET/ROW.json.gz"
-        )
+        remedy = "use --records with the folder that contains SUITE/records/DATASET/ROW.json.gz"
+        raise StoreError("folder of shipped records not found", file=root, remedy=remedy)
 
 
 def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> list[Path]:
@@ -154,7 +170,7 @@ def shipped_cells(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> I
     yield from (read(path) for path in shipped_paths(grid, names, root))
 
 
-def read_result(path: Path, cell: str) -> Result | None:
+def read_result(path: Path, cell: str) -> CellResult | None:
     """Reads the result of a cell.
 
     Returns:
@@ -164,26 +180,24 @@ def read_result(path: Path, cell: str) -> Result | None:
         StoreError: the file is damaged, or the result of another cell.
     """
     try:
-        result = json.loads(read_text(path))
-        wrong = result_problems(result)
-        if wrong or result["cell"] != cell:
-            raise ValueError("; ".join(wrong) or f"it is the result of {result['cell']}")
+        result = CellResult.from_disk(json.loads(read_text(path)))
+        if result.cell != cell:
+            raise ValueError(f"it is the result of {result.cell}")
         return result
     except FileNotFoundError:
         return None
     except (OSError, RecursionError, ValueError) as error:
-        raise StoreError(f"{path}: not a result ({error}); delete it and run: python -m stages.train {cell}") from None
+        remedy = f"delete it and run: python -m stages.train {cell}"
+        raise StoreError(f"not a result ({error})", file=path, remedy=remedy) from None
 
 
-def contribution_of(records: Sequence[Record]) -> str | None:
+def contribution_of(records: Sequence[RunRecord]) -> str | None:
     """Returns who contributed records and what was verified, as text; None if all were computed by the maintainers."""
-    marked = [record for record in records if "verified" in record]
+    marked = [record for record in records if record.verified]
     if not marked:
         return None
-    names = list(dict.fromkeys(record.get("by") or "name not stated" for record in marked))
-    done = [
-        str(record["deterministic"]["seed"]) for record in marked if record.get("verified") == Verification.RECOMPUTED
-    ]
+    names = list(dict.fromkeys(record.by or "name not stated" for record in marked))
+    done = [str(record.run.seed) for record in marked if record.verified == Verification.RECOMPUTED]
     verified: str = Verification.SCHEMA_ONLY
     if done:
         verified = (
@@ -200,42 +214,41 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
         shipped: content of the file.
         root: folder of shipped records.
     """
-    wrong, cell, where = content_problems(shipped), shipped.result.get("cell"), shipped.path
-    if isinstance(cell, str) and where not in (record_file(cell, root), file_of(cell, root)):
+    cell, where = shipped.cell, shipped.path
+    wrong = [f"{where}: {line}" for line in content_problems(shipped)]
+    if where not in (record_file(cell, root), file_of(cell, root)):
         wrong.append(f"{where}: is the file of {cell}")
     return wrong
 
 
-def content_problems(shipped: Shipped) -> list[str]:
-    """Returns the same, except for the name of the file."""
-    result, where = shipped.result, shipped.path
-    if wrong := result_problems(result):
-        return [f"{where}: its result: {line}" for line in wrong]
+def content_problems(shipped: Shipped, problems: Callable[[RunRecord], list[str]] = record_problems) -> list[str]:
+    """Returns what is wrong with the content of a file.
+
+    Args:
+        shipped: content of the file.
+        problems: what is wrong with one record.
+    """
+    result = shipped.result
     if not shipped.records:
-        return [f"{where}: contains no record"]
+        return ["contains no record"]
     parts = (("record", shipped.records), ("trial", shipped.trials))
     wrong = [
-        f"{where}: {what} {n}: {line}"
-        for what, held in parts
-        for n, record in enumerate(held)
-        for line in record_problems(record)
+        f"{what} {n}: {line}" for what, held in parts for n, record in enumerate(held) for line in problems(record)
     ]
     if wrong:
         return wrong
-    wrong = [f"{where}: record {n}: is a search trial" for n, record in enumerate(shipped.records) if is_trial(record)]
-    wrong += [
-        f"{where}: trial {n}: is not a search trial" for n, record in enumerate(shipped.trials) if not is_trial(record)
-    ]
-    digests = [r["digest"] for r in shipped.records]
-    seeds = [r["deterministic"]["seed"] for r in shipped.records]
-    if digests != list(result["runs"]):
-        wrong.append(f"{where}: its records are not the runs that its result lists")
+    wrong = [f"record {n}: is a search trial" for n, record in enumerate(shipped.records) if is_trial(record)]
+    wrong += [f"trial {n}: is not a search trial" for n, record in enumerate(shipped.trials) if not is_trial(record)]
+    digests = [r.digest for r in shipped.records]
+    seeds = [r.run.seed for r in shipped.records]
+    if digests != list(result.runs):
+        wrong.append("its records are not the runs that its result lists")
     repeated = sorted({s for s in seeds if seeds.count(s) > 1})
     if repeated or len(set(digests)) < len(digests):
-        wrong.append(f"{where}: duplicate seed {', '.join(map(str, repeated))}")
-    runs = [record["deterministic"] for record in (*shipped.records, *shipped.trials)]
-    if any(run["dataset"] != result["dataset"] for run in runs):
-        wrong.append(f"{where}: a record is of another dataset")
-    if any((run["metric"], run["direction"]) != (result.get("metric"), result.get("direction")) for run in runs):
-        wrong.append(f"{where}: a record has another metric than its result")
+        wrong.append(f"duplicate seed {', '.join(map(str, repeated))}")
+    runs = [record.run for record in (*shipped.records, *shipped.trials)]
+    if any(run.dataset != result.dataset for run in runs):
+        wrong.append("a record is of another dataset")
+    if any((run.metric, run.direction) != (result.metric, result.direction) for run in runs):
+        wrong.append("a record has another metric than its result")
     return wrong

@@ -13,11 +13,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from gt_bench.schemas import Record, Settings
+from gt_bench.records.run import WEIGHTS, RunRecord
 from gt_bench.store.run_store import Store, best_run
-from gt_bench.training.pretrained_init import FILE
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.json_types import Settings
 from gt_models.layers.edge_head import EdgeHead, EdgeModel
 from gt_models.registry import create_model, model_info
 
@@ -67,7 +67,7 @@ def save_trained(
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
     about = {"model": model, "arguments": json.dumps(arguments)} | ({"kept": OF_EVERY_SEED} if of_every_seed else {})
     about |= {"head": json.dumps(head)} if head else {}
-    return write_bytes(folder / FILE, _with_sorted_metadata(save(tensors, about)))
+    return write_bytes(folder / WEIGHTS, _with_sorted_metadata(save(tensors, about)))
 
 
 def _with_sorted_metadata(content: bytes) -> bytes:
@@ -106,7 +106,7 @@ def load_trained(path: str | Path) -> nn.Module:
         WeightsError: the file is missing, damaged, or does not fit the model.
     """
     path = Path(path)
-    path = path / FILE if path.is_dir() else path
+    path = path / WEIGHTS if path.is_dir() else path
     try:
         about = _about(path)
         head = json.loads(about["head"]) if "head" in about else None
@@ -115,22 +115,23 @@ def load_trained(path: str | Path) -> nn.Module:
         model.to(next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32))
         model.load_state_dict(tensors)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise WeightsError(damaged(path, error)) from None
+        raise damaged(path, error) from None
     return model.eval()
 
 
-def keep_best(records: Sequence[Record], store: Store) -> None:
+def keep_best(records: Sequence[RunRecord], store: Store) -> None:
     """Deletes the weights of all runs of a cell except the best one and those that another cell starts from."""
     best = best_run(records)
     for record in records:
-        path = store.folder(record["digest"]) / FILE
-        if best is not None and record["digest"] != best["digest"] and path.exists() and not _is_of_every_seed(path):
+        path = store.folder(record.digest) / WEIGHTS
+        if best is not None and record.digest != best.digest and path.exists() and not _is_of_every_seed(path):
             path.unlink(missing_ok=True)
 
 
-def damaged(path: Path, error: Exception) -> str:
-    """Returns the message for a file that is missing or does not contain weights."""
-    return f"{path}: no weights of a model ({error}); delete the run's folder in store/ and train its cell again"
+def damaged(path: Path, error: Exception) -> WeightsError:
+    """Returns the error of a file that is missing or does not contain weights."""
+    remedy = "delete the run's folder in store/ and train its cell again"
+    return WeightsError(f"no weights of a model ({error})", file=path, remedy=remedy)
 
 
 def _is_of_every_seed(path: Path) -> bool:

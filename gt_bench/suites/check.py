@@ -10,10 +10,11 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.config.suite import load_suite
 from gt_bench.data.registry import get_spec
 from gt_bench.experiment.validate import check_fit, check_model, check_processes
-from gt_bench.papers.published import FLAGS, RESULTS, PublishedError, further, published_of, read_flags
+from gt_bench.papers.published import further, published_of
+from gt_bench.papers.results_file import FLAGS, RESULTS, PublishedError, read_flags
 from gt_bench.search.space import check_space
 from gt_bench.utils.errors import DatasetError, UserError
-from gt_bench.utils.paths import MANIFEST, suite_folders, suite_name
+from gt_bench.utils.paths import MANIFEST, suite_folders
 
 
 def suite_problems(name: str, grid: Grid) -> list[str]:
@@ -22,7 +23,7 @@ def suite_problems(name: str, grid: Grid) -> list[str]:
     Raises:
         RecipeError: there is no such suite.
     """
-    suite, folder = load_suite(name), suite_folders()[suite_name(name)]
+    suite, folder = load_suite(name), suite_folders()[name]
     problems = []
     if suite.is_paper and not (folder / RESULTS).exists():
         problems.append(
@@ -30,12 +31,10 @@ def suite_problems(name: str, grid: Grid) -> list[str]:
             f"(suites/README.md), or remove `authors` if it is not a paper"
         )
     if (folder / RESULTS).exists():
-        problems += _published_problems(suite_name(name), folder)
+        problems += _published_problems(name, folder)
     elif (folder / CLAIMS).exists():
         problems.append(f"{folder / CLAIMS}: {RESULTS}, which claims are tested with, is missing")
-    problems += [
-        problem for cell in grid.cells.values() if cell.suite == suite_name(name) for problem in _problems(cell)
-    ]
+    problems += [problem for cell in grid.cells.values() if cell.suite == name for problem in _problems(cell)]
     return list(dict.fromkeys(problems))
 
 
@@ -77,9 +76,9 @@ def _problems(cell: Cell) -> list[str]:
             check_space(recipe, cell)
         further(recipe.published.model_dump() if recipe.published else None, cell.dataset, spec.metric)
     except PublishedError as error:
-        return [f"{path}: published: {error}"]
+        return [str(error.within(path, "published"))]
     except DatasetError as error:
-        return [f"{path}: {error.args[0]}"]
+        return [str(error.within(path))]
     except (RecipeError, KeyError) as error:
         return [str(error.args[0])]
     if (recipe.search is None) == (cell.settings == "tuned"):

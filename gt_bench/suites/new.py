@@ -3,10 +3,9 @@
 import re
 from pathlib import Path
 
-from gt_bench.config.schema import RecipeError
-from gt_bench.papers.published import RESULTS
+from gt_bench.papers.results_file import RESULTS
 from gt_bench.utils.io import write_bytes
-from gt_bench.utils.paths import MANIFEST, SUITES, suite_folders
+from gt_bench.utils.paths import MANIFEST, SUITES, SuiteError, suite_folders
 
 PAPER = """\
 authors: {authors}
@@ -66,13 +65,15 @@ def new_suite(name: str, title: str | None = None, authors: str | None = None) -
         The files.
 
     Raises:
-        RecipeError: the name is invalid or exists.
+        SuiteError: the name is invalid or exists.
         WriteError: the disk is full.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
-        raise RecipeError(f"{name!r}: invalid name of a suite; expected lower-case letters, digits and dashes")
+        remedy = "expected lower-case letters, digits and dashes"
+        raise SuiteError(f"{name!r}: invalid name of a suite", value=name, remedy=remedy)
     if name in (known := suite_folders()):
-        raise RecipeError(f"suite {name!r} already exists: {known[name]}; choose another name")
+        problem = f"suite {name!r} already exists: {known[name]}"
+        raise SuiteError(problem, value=name, remedy="choose another name")
     folder, title = SUITES / name, title or name
     files = {MANIFEST: f"title: {_quoted(title)}\n" + (PAPER.format(authors=_quoted(authors)) if authors else "")}
     if authors:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gt_bench.data.custom.metric import is_custom, load_metric
 from gt_bench.data.packed import PackedHeader
 from gt_bench.tasks.metrics import METRICS, detached
+from gt_bench.training.runner import Runner
 from gt_models.batch import GraphBatch
 from gt_models.layers.static_shapes import needs_static_shapes
 
@@ -70,9 +71,7 @@ class Task:
             row per example, pair or set is stored with predictions.
         loader: a class with the interface of `gt_bench.training.loader.Loader`, if batches are not sets of graphs or
             nodes.
-        runner: a class with the interface of `gt_bench.training.trainer.Run`, if the protocol is not to train, select
-            on validation and test. Its static method `seconds(recipe, durations)` estimates the duration of a whole
-            run. `durations` are those of each timed block of a run with two epochs per part, {kind: in order}.
+        runner: the protocol, if it is not to train, select on validation and test.
 
     Raises:
         KeyError: the task does not have this metric or loss.
@@ -85,7 +84,7 @@ class Task:
     accepts_custom = False
     computes_encodings = False
     loader: type | None = None
-    runner: type | None = None
+    runner: type[Runner] | None = None
     target_type: type | None = None
 
     def __init__(self, metric: str, loss: str | None = None, also: Sequence[str] = ()):

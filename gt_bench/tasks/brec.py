@@ -15,21 +15,25 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_bench.config.protocols.brec import PAIRS
+from gt_bench.config.schema import RecipeError
 from gt_bench.tasks.base import Task
 from gt_bench.training.checkpoint import with_plain_state
 from gt_bench.training.failures import TimedOut, WrongOutput
-from gt_bench.training.interfaces import Batches, Packed
+from gt_bench.training.interfaces import Packed
 from gt_bench.training.loader import seed_of
 from gt_bench.training.optim import create_optimizer, lr_factor
-from gt_bench.training.trainer import Run
+from gt_bench.training.runner import Runner
 from gt_models.batch import GraphBatch
+
+if TYPE_CHECKING:
+    from gt_bench.config.recipe import Recipe
 
 # family -> number of its first pair; Table 1 of PPGT adds up the four regular families
 FAMILIES = {
@@ -47,7 +51,7 @@ SAME = 1e-6
 CURVES = ("pair", "trained_epochs", "t_squared", "control", "distinguished", "unchecked", "reliable")
 
 
-class BrecRun(Run):
+class BrecRun(Runner):
     """Trains and tests all pairs of one seed.
 
     Each pair has its own random stream. A run can therefore stop between pairs, and a run of some pairs gives the same
@@ -58,30 +62,30 @@ class BrecRun(Run):
     significant).
 
     Raises:
-        ValueError: the recipe has no `brec` section or an odd number of graphs per batch, or the dataset does not
+        RecipeError: the recipe has no `brec` section or an odd number of graphs per batch, or the dataset does not
             contain its pairs.
     """
 
     stops_between_epochs = False
 
-    def __init__(self, recipe: Any, task: Task, loader: Batches, *others: Any, **named: Any):
-        super().__init__(recipe, task, loader, *others, **named)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        recipe = self.recipe
         if recipe.brec is None:
-            raise ValueError("the task brec requires a section `brec:` in the recipe; {} is the reference protocol")
+            problem, remedy = "the task brec requires this section in the recipe", "{} is the reference protocol"
+            raise RecipeError(problem, place="brec", remedy=remedy)
         if recipe.batch.graphs is None or recipe.batch.graphs % 2:
-            raise ValueError(
-                f"batch.graphs is {recipe.batch.graphs}; a batch of BREC contains both graphs of its pairs: use an "
-                "even number"
-            )
+            count, remedy = recipe.batch.graphs, "a batch of BREC contains both graphs of its pairs: use an even number"
+            raise RecipeError(f"is {count}", place="batch.graphs", value=count, remedy=remedy)
         self.protocol = recipe.brec
-        self.graphs = _graphs_of_pairs(loader.packed)
+        self.graphs = _graphs_of_pairs(self.loader.packed)
         self.pairs = [pair for pair in recipe.brec.numbers() if pair in self.graphs]
         if not self.pairs:
-            raise ValueError("brec.pairs: the dataset contains none of these pairs")
+            raise RecipeError("the dataset contains none of these pairs", place="brec.pairs", value=recipe.brec.pairs)
         self.outcome.curves |= {name: [] for name in CURVES}
 
     @staticmethod
-    def seconds(recipe: Any, durations: Mapping[str, Sequence[float]]) -> float:
+    def seconds(recipe: "Recipe", durations: Mapping[str, Sequence[float]]) -> float:
         """Estimates the duration of a run; see `Task.runner`.
 
         Args:
@@ -92,6 +96,7 @@ class BrecRun(Run):
         train = durations["train"][3:]
         prepared, trained = train[::3], [t for i, t in enumerate(train) if i % 3]
         per_pair = fmean(prepared) + recipe.total_epochs * fmean(trained) + fmean(durations["eval"][1:])
+        assert recipe.brec is not None  # a run without it is not created
         return recipe.brec.parts * per_pair
 
     def _train(self) -> None:
@@ -107,8 +112,7 @@ class BrecRun(Run):
                 self._check_time()
 
     def _check_time(self) -> None:
-        spent = self.meter.totals["train"] + self.meter.totals["eval"]
-        if self.time_limit is not None and spent > self.time_limit:
+        if self._over_time():
             raise TimedOut(
                 f"{self.epoch} of {len(self.pairs)} pairs took longer than the limit of {self.time_limit:.0f} s"
             )
@@ -210,9 +214,6 @@ class BrecRun(Run):
         if self.checkpoint.path is not None:
             self.checkpoint.write({"curves": self.outcome.curves} | self._measured(), {})
 
-    def _begin(self) -> None:
-        """Does nothing: every pair has a new model."""
-
     def _restore(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
         curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
         if len({len(curve) for curve in curves.values()}) != 1:
@@ -221,7 +222,7 @@ class BrecRun(Run):
         self.outcome.curves = curves
 
 
-class Verdict(NamedTuple):
+class PairVerdict(NamedTuple):
     """Decision on a pair.
 
     Attributes:
@@ -235,14 +236,14 @@ class Verdict(NamedTuple):
     reliable: bool
 
 
-def judge(t_squared: float, control: float, threshold: float) -> Verdict:
+def judge(t_squared: float, control: float, threshold: float) -> PairVerdict:
     """Decides whether a pair is distinguished, from the T^2 of the pair and of its control."""
     same = abs(t_squared - control) <= SAME + 1e-5 * abs(control)
     unchecked = t_squared > threshold and not same
     reliable = control < threshold  # False for NaN
     # deviates: the reference subtracts every unreliable pair from the count, PPGT's authors none; here such a pair is
     # not distinguished
-    return Verdict(unchecked and reliable, unchecked, reliable)
+    return PairVerdict(unchecked and reliable, unchecked, reliable)
 
 
 def contrast(first: Tensor, second: Tensor, margin: float) -> Tensor:
@@ -277,15 +278,15 @@ def scores(curves: dict[str, list[Any]]) -> dict[str, float]:
     """Counts distinguished pairs: all, by category, and by family. Families without a trained pair are left out."""
     starts = [*FAMILIES.values(), PAIRS]
     families = {name: range(a, b) for name, a, b in zip(FAMILIES, starts[:-1], starts[1:], strict=True)}
-    found = dict(zip(curves["pair"], curves["distinguished"], strict=True))
-    count = {name: sum(found[p] for p in members if p in found) for name, members in families.items()}
-    run = {name: sum(p in found for p in members) for name, members in families.items()}
+    distinguished = dict(zip(curves["pair"], curves["distinguished"], strict=True))
+    count = {name: sum(distinguished[p] for p in members if p in distinguished) for name, members in families.items()}
+    run = {name: sum(p in distinguished for p in members) for name, members in families.items()}
     count["regular"], run["regular"] = sum(count[f] for f in REGULAR), sum(run[f] for f in REGULAR)
     return {
-        "pairs-distinguished": sum(found.values()),
-        "accuracy": sum(found.values()) / len(found),
+        "pairs-distinguished": sum(distinguished.values()),
+        "accuracy": sum(distinguished.values()) / len(distinguished),
         **{name: count[name] for name in count if run[name]},
-        "pairs": len(found),
+        "pairs": len(distinguished),
         # the count of PPGT's authors
         "pairs-distinguished-unchecked": sum(curves["unchecked"]),
         "unreliable-pairs": curves["reliable"].count(0),

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gt_bench.config.schema import RecipeError
 from gt_bench.data.families.tpugraphs import OPCODES, configurations, ordered_pair_accuracy, segments
 from gt_bench.data.packed import PackedHeader
 from gt_bench.tasks.base import Task
@@ -100,7 +101,7 @@ class RankingLoader(Loader):
         data: a split of a dataset.
 
     Raises:
-        ValueError: `batch.graphs` or `batch.configurations` is missing, or the recipe has encodings.
+        RecipeError: `batch.graphs` or `batch.configurations` is missing, or the recipe has encodings.
     """
 
     JOINS_LAST = False
@@ -108,11 +109,10 @@ class RankingLoader(Loader):
     def __init__(self, data: SplitData):
         super().__init__(data)
         if not data.section.graphs or not data.section.configurations:
-            raise ValueError("the task configuration-ranking requires batch.graphs and batch.configurations")
+            raise RecipeError("the task configuration-ranking requires graphs and configurations", place="batch")
         if data.encoded.digests:
-            raise ValueError(
-                f"the task configuration-ranking does not support encodings; remove {', '.join(data.encoded.digests)}"
-            )
+            problem = "the task configuration-ranking does not support encodings"
+            raise RecipeError(problem, place="encodings", remedy=f"remove {', '.join(data.encoded.digests)}")
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, None]]:
         """Yields each program with configurations that are drawn again in every epoch."""
@@ -148,13 +148,13 @@ class RankingLoader(Loader):
         xs, edges, sizes, runtimes, owners, trained, offset = [], [], [], [], [], [], 0
         segmented = False
         for graph, configs in zip(graphs, chosen, strict=True):
-            one, copies = self.packed.batch(graph[None]), len(configs)
-            n = one.num_nodes
+            single, copies = self.packed.batch(graph[None]), len(configs)
+            n = single.num_nodes
             times, features, nodes = configurations(self.packed, int(graph))
-            op = torch.nn.functional.one_hot(one.extras["opcode"].long().clamp(max=OPCODES - 1), OPCODES).to(
-                one.x.dtype
+            op = torch.nn.functional.one_hot(single.extras["opcode"].long().clamp(max=OPCODES - 1), OPCODES).to(
+                single.x.dtype
             )
-            fixed = torch.cat([compress(one.x), op], 1)  # [n, F + 120]
+            fixed = torch.cat([compress(single.x), op], 1)  # [n, F + 120]
             configured = torch.from_numpy(np.ascontiguousarray(features[configs]))  # [C, k, f], or [C, f]
             spread = fixed.new_zeros(copies, n, configured.size(-1))
             if nodes is None:
@@ -162,7 +162,7 @@ class RankingLoader(Loader):
             else:
                 spread[:, torch.from_numpy(nodes.astype(np.int64))] = configured
             xs.append(torch.cat([fixed.expand(copies, -1, -1), spread], 2).flatten(0, 1))  # [C n, D]
-            both = undirected(one.edge_index, n)
+            both = undirected(single.edge_index, n)
             shift = offset + n * torch.arange(copies)[:, None]
             edges.append((both[:, None] + shift[None]).flatten(1))  # [2, C e]
             piece = torch.arange(n)
@@ -218,10 +218,8 @@ class ConfigurationRanking(Task):
         with torch.no_grad():
             features = model.forward_features(batch)  # [N, d]
         if features.size(0) != batch.num_nodes:
-            raise ValueError(
-                f"batch.segment: {type(model).__name__} does not return one row of features per node; remove "
-                "batch.segment"
-            )
+            problem = f"{type(model).__name__} does not return one row of features per node"
+            raise RecipeError(problem, place="batch.segment", remedy="remove batch.segment")
         features = features.index_copy(0, nodes, model.forward_features(part_of(batch, nodes)))
         return model.forward_head(features, batch).squeeze(1), target
 
@@ -237,8 +235,11 @@ class ConfigurationRanking(Task):
                 pairs.append(ordered_pair_accuracy(mine, times))
         if not pairs:
             raise ValueError("no graph of this part has two different runtimes: ordered-pair-accuracy is undefined")
-        found = {"ordered-pair-accuracy": float(np.mean(pairs)), "accuracy": float(np.mean(tops))}
-        return {"loss": float(self.loss(scores, target)), **{name: found[name] for name in (self.metric, *self.also)}}
+        by_metric = {"ordered-pair-accuracy": float(np.mean(pairs)), "accuracy": float(np.mean(tops))}
+        return {
+            "loss": float(self.loss(scores, target)),
+            **{name: by_metric[name] for name in (self.metric, *self.also)},
+        }
 
 
 def compress(x: Tensor) -> Tensor:

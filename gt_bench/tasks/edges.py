@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import LongTensor, Tensor
 
-from gt_bench.data.custom.edges import LINK
+from gt_bench.config.schema import RecipeError
+from gt_bench.config.tasks import LINK
 from gt_bench.tasks.standard import Classification, Regression
 from gt_bench.training.interfaces import Packed, SplitData
 from gt_bench.training.loader import Loader, seed_of
@@ -34,7 +35,7 @@ class EdgeLoader(Loader):
         data: a split of a dataset.
 
     Raises:
-        ValueError: a part of the split is empty, or `batch:` does not fit.
+        ValueError, RecipeError: a part of the split is empty, or `batch:` does not fit.
     """
 
     JOINS_LAST = False
@@ -43,14 +44,12 @@ class EdgeLoader(Loader):
         packed, section = data.packed, data.section
         for key in ("graphs", "nodes", "parts", "targets"):
             if getattr(section, key):
-                raise ValueError(
-                    f"batch.{key}: a step of the task {packed.header.task} uses all graphs; remove it, or use "
-                    "batch.edges, the number of labelled edges per step"
-                )
+                problem = f"a step of the task {packed.header.task} uses all graphs"
+                remedy = "remove it, or use batch.edges, the number of labelled edges per step"
+                raise RecipeError(problem, place=f"batch.{key}", remedy=remedy)
         if section.negatives and packed.header.task != LINK:
-            raise ValueError(
-                f"batch.negatives: is for {LINK}; {packed.header.name!r} is {packed.header.task}: remove it"
-            )
+            problem = f"is for {LINK}; {packed.header.name!r} is {packed.header.task}"
+            raise RecipeError(problem, place="batch.negatives", remedy="remove it")
         super().__init__(data)
         self.split = data.split
         self.pairs = packed.array("target_pair").long().T  # [2, L]

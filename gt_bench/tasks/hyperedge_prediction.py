@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gt_bench.config.schema import RecipeError
 from gt_bench.tasks.base import Task
 from gt_bench.tasks.metrics import detached
 from gt_bench.training.interfaces import SplitData
@@ -56,7 +57,7 @@ def weighted_bce(output: Tensor, target: HyperedgeTargets) -> Tensor:
     return loss if target.reconstruction is None else loss + RECONSTRUCTION * target.reconstruction
 
 
-class Negatives:
+class HyperedgeNegatives:
     """Draws random tuples of nodes that are not hyperedges.
 
     Args:
@@ -135,14 +136,13 @@ class HyperedgeLoader(Loader):
         data: a split of a dataset.
 
     Raises:
-        ValueError: `batch.hyperedges` is missing.
+        RecipeError: `batch.hyperedges` is missing.
     """
 
     def __init__(self, data: SplitData):
         if not data.section.hyperedges:
-            raise ValueError(
-                "the task hyperedge-prediction requires batch.hyperedges, the number of hyperedges per batch"
-            )
+            problem = "the task hyperedge-prediction requires the number of hyperedges per batch"
+            raise RecipeError(problem, place="batch.hyperedges")
         super().__init__(data)
         self.members = self.packed.array("hyperedges").numpy().astype(np.int64)  # [H, order]
         kinds = self.packed.array("x").numpy() > 0  # [N, types]
@@ -196,16 +196,16 @@ class HyperedgeLoader(Loader):
         return list(ids.split(EVALUATED))
 
     @cached_property
-    def _negatives(self) -> dict[str, Negatives]:
+    def _negatives(self) -> dict[str, HyperedgeNegatives]:
         """Negatives of each part. They exclude hyperedges of this part and of earlier parts.
 
         A negative of the training part can therefore be a hyperedge of the test part, as in the authors' code.
         """
-        known, found = np.zeros((0, self.members.shape[1]), np.int64), {}
+        known, by_part = np.zeros((0, self.members.shape[1]), np.int64), {}
         for part in ("train", "val", "test"):
             known = np.concatenate([known, self.members[self.ids[part].numpy()]])
-            found[part] = Negatives(known, self.places)
-        return found
+            by_part[part] = HyperedgeNegatives(known, self.places)
+        return by_part
 
     def _batch(self, known: np.ndarray, negatives: np.ndarray) -> GraphBatch:
         index = torch.from_numpy(np.concatenate([known, negatives])).to(self.device)
@@ -260,5 +260,5 @@ class HyperedgePrediction(Task):
 
         output, labels = detached(outputs), detached([target.labels for target in targets])
         scores = {"auc": roc_auc_score, "aupr": average_precision_score}
-        found = {name: float(scores[name](labels.numpy(), output.numpy())) for name in (self.metric, *self.also)}
-        return {"loss": float(weighted_bce(output, HyperedgeTargets(labels))), **found}
+        by_metric = {name: float(scores[name](labels.numpy(), output.numpy())) for name in (self.metric, *self.also)}
+        return {"loss": float(weighted_bce(output, HyperedgeTargets(labels))), **by_metric}

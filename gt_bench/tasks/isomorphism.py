@@ -8,18 +8,21 @@ All numbers, encodings included, are float64.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from gt_bench.config.schema import RecipeError
 from gt_bench.tasks.base import Task
 from gt_bench.training.checkpoint import with_plain_state
 from gt_bench.training.failures import TimedOut
-from gt_bench.training.interfaces import Batches
 from gt_bench.training.loader import seed_of
-from gt_bench.training.trainer import Run
+from gt_bench.training.runner import Runner
 from gt_models.batch import GraphBatch
+
+if TYPE_CHECKING:
+    from gt_bench.config.recipe import Recipe
 from gt_models.encodings import compute
 
 # relative to the largest absolute entry of all embeddings
@@ -27,7 +30,7 @@ TOLERANCE = 1e-10
 CURVES = ("distinguished", "gap", "noise")
 
 
-class IsomorphismRun(Run):
+class IsomorphismRun(Runner):
     """Draws random weights once per epoch of the recipe and compares embeddings.
 
     The first draw is the model's own initialisation, the others are wider (`widen`). A pair is distinguished if any
@@ -37,19 +40,19 @@ class IsomorphismRun(Run):
     embeddings), `noise` (largest change by relabelling). The last two are relative to the largest absolute entry.
 
     Raises:
-        ValueError: the recipe does not have `precision: float64`.
+        RecipeError: the recipe does not have `precision: float64`.
     """
 
     stops_between_epochs = False
 
-    def __init__(self, recipe: Any, task: Task, loader: Batches, *others: Any, **named: Any):
-        super().__init__(recipe, task, loader, *others, **named)
-        if recipe.precision != "float64":
-            raise ValueError("the task isomorphism requires precision: float64")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.recipe.precision != "float64":
+            raise RecipeError("the task isomorphism requires float64", place="precision", value=self.recipe.precision)
         self.outcome.curves |= {name: [] for name in CURVES}
 
     @staticmethod
-    def seconds(recipe: Any, durations: Mapping[str, Sequence[float]]) -> float:
+    def seconds(recipe: "Recipe", durations: Mapping[str, Sequence[float]]) -> float:
         """Estimates the duration of a run from two draws; see `Task.runner`. The first draw is a warm-up."""
         first, usual = durations["eval"]
         return first + (recipe.total_epochs - 1) * usual
@@ -81,7 +84,7 @@ class IsomorphismRun(Run):
                 "epoch": self.epoch + 1, "lr": 0.0, "train_loss": None, "val_loss": None, "val": None,
                 "distinguished": pairs(self.found), "gap": gap, "noise": noise,
             })  # fmt: skip
-            if self.time_limit is not None and self.meter.totals["eval"] > self.time_limit and self.epoch < total:
+            if self.epoch < total and self._over_time():
                 raise TimedOut(f"{self.epoch} of {total} draws took longer than the limit of {self.time_limit:.0f} s")
 
     def _encode(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:

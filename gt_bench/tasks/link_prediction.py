@@ -28,8 +28,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gt_bench.data.custom.dataset import METRICS
-from gt_bench.data.custom.edges import LINK
+from gt_bench.config.schema import RecipeError
+from gt_bench.config.tasks import LINK, METRICS
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.readers import distinct
 from gt_bench.tasks.base import Task
@@ -150,15 +150,14 @@ class LinkLoader(EdgeLoader):
         encodings: `encodings:` of the recipe, computed on the training graph.
 
     Raises:
-        ValueError: as `EdgeLoader`; or `batch.negatives` is missing.
+        ValueError, RecipeError: as `EdgeLoader`; or `batch.negatives` is missing.
     """
 
     def __init__(self, data: SplitData, *, encodings: Mapping[str, Mapping[str, Any]]):
         super().__init__(data)
         if not data.section.negatives:
-            raise ValueError(
-                "the task link-prediction requires batch.negatives, the number of negatives per edge in training"
-            )
+            problem = "the task link-prediction requires the number of negatives per edge in training"
+            raise RecipeError(problem, place="batch.negatives")
         self.encodings = encodings
         self.links = self.pairs.T.numpy()  # [L, 2]
         held = torch.cat([self.ids["val"], self.ids["test"]])

@@ -6,37 +6,10 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gt_bench.config.tasks import TASKS, task_module
+
 if TYPE_CHECKING:
     from gt_bench.tasks.base import Task
-
-# name -> module:class; modules are imported on first use
-TASKS = {
-    "basis-approximation": "gt_bench.tasks.basis_approximation:BasisApproximation",
-    "brec": "gt_bench.tasks.brec:Brec",
-    "configuration-ranking": "gt_bench.tasks.configuration_ranking:ConfigurationRanking",
-    "edge-classification": "gt_bench.tasks.edges:EdgeClassification",
-    "edge-regression": "gt_bench.tasks.edges:EdgeRegression",
-    "graph-classification": "gt_bench.tasks.standard:Classification",
-    "graph-multilabel": "gt_bench.tasks.standard:Multilabel",
-    "graph-regression": "gt_bench.tasks.standard:Regression",
-    "hyperedge-prediction": "gt_bench.tasks.hyperedge_prediction:HyperedgePrediction",
-    "isomorphism": "gt_bench.tasks.isomorphism:Isomorphism",
-    "link-prediction": "gt_bench.tasks.link_prediction:LinkPrediction",
-    "node-classification": "gt_bench.tasks.standard:Classification",
-    "node-regression": "gt_bench.tasks.standard:Regression",
-    "set-to-graph": "gt_bench.tasks.set_to_graph:SetToGraph",
-}
-
-
-def task_module(name: str) -> str:
-    """Returns the dotted name of the module of a task.
-
-    Raises:
-        KeyError: there is no such task. The message lists the known ones.
-    """
-    if name not in TASKS:
-        raise KeyError(f"no task named {name!r:.200}; known: {', '.join(TASKS)}")
-    return TASKS[name].partition(":")[0]
 
 
 def create_task(name: str, metric: str, loss: str | None = None, also: Sequence[str] = ()) -> Task:

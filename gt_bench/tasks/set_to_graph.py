@@ -142,17 +142,17 @@ class SetToGraph(Task):
         losses = torch.tensor(
             [float(self.loss(o, t)) for o, t in zip(outputs, targets, strict=True)], dtype=torch.float64
         )
-        found = {"loss": float((losses * sets).sum() / sets.sum())}
-        found |= {name: scores[name].mean().item() for name in (self.metric, *self.also)}
+        by_metric = {"loss": float((losses * sets).sum() / sets.sum())}
+        by_metric |= {name: scores[name].mean().item() for name in (self.metric, *self.also)}
         if targets[0].flavour is not None:
             flavour = torch.cat([t.flavour.cpu() for t in targets])
             for code, dataset in FLAVOURS.items():
                 if bool((flavour == code).any()):
                     for name in (self.metric, *self.also):
-                        found[f"{name.removeprefix('partition-')}@{dataset}"] = (
+                        by_metric[f"{name.removeprefix('partition-')}@{dataset}"] = (
                             scores[name][flavour == code].mean().item()
                         )
-        return found
+        return by_metric
 
 
 def edge_scores(output: Tensor, target: Pairs) -> dict[str, Tensor]:

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gt_bench.config.components import code_of
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import golden_values
-from gt_bench.experiment.components import code_of
 from gt_bench.experiment.golden_values import Entry, differs, golden_recipe, same_computation
 from gt_bench.experiment.modified_code import checked, save_checked
 from gt_bench.runtime.exit_status import status_of

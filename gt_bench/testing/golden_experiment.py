@@ -12,8 +12,8 @@ from gt_bench.encodings import compute as encoding
 from gt_bench.experiment.compute import compute_rank
 from gt_bench.experiment.launch_ddp import compute_in_processes
 from gt_bench.experiment.run import Experiment
+from gt_bench.records.run import RunRecord
 from gt_bench.runtime.fresh_process import OnEpoch
-from gt_bench.schemas import Record
 from gt_bench.training.ddp import Share
 from gt_models.kernels import use
 
@@ -33,7 +33,8 @@ class GoldenExperiment(Experiment):
 
         self.task.evaluate = rounded  # type: ignore[method-assign]
 
-    def _compute_in_processes(self, seed: int, digest: str, test: bool, on_epoch: OnEpoch | None) -> Record:
+    def run_in_processes(self, seed: int, digest: str, test: bool, on_epoch: OnEpoch | None) -> RunRecord:
+        """Computes with the reference implementations in each process."""
         of_rank = partial(_compute_rank, self, seed, digest, test)
         return compute_in_processes(of_rank, self.recipe.processes, False, self.path, on_epoch)
 
@@ -46,7 +47,7 @@ def _compute_rank(
     share: Share,
     on_epoch: OnEpoch | None,
     recomputed: bool,
-) -> Record:
+) -> RunRecord:
     with reference():
         return compute_rank(experiment, seed, digest, test, share, on_epoch, recomputed)
 

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import io
 import json
-import math
 import os
 import shutil
 import signal
@@ -25,8 +24,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from gt_bench.config.params import RunSettings
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.encodings.requests import requests
 from gt_bench.experiment.golden_values import (
     Entry,
     agrees,
@@ -38,11 +39,14 @@ from gt_bench.experiment.golden_values import (
     without_unstable,
 )
 from gt_bench.runtime.exit_status import status_of
+from gt_bench.runtime.malloc import keep_allocations
 from gt_bench.runtime.signals import accept_interrupts, die_with_parent, interrupts_blocked
+from gt_bench.runtime.startup import collect_garbage_rarely
 from gt_bench.runtime.threads import settle_environment
-from gt_bench.schemas import Json
+from gt_bench.store.run_store import Store
 from gt_bench.utils.code_digest import ROOT
 from gt_bench.utils.errors import DatasetError, UserError
+from gt_bench.utils.json_types import Json
 from gt_bench.utils.paths import SUITES
 from gt_bench.utils.versions import version_of
 
@@ -111,12 +115,9 @@ def short_experiment(
         kind: class of the experiment.
         **changes: changes of the shortened recipe.
     """
-    from gt_bench.config.params import RunSettings
     from gt_bench.data.packed import PackedDataset
     from gt_bench.encodings.compute import encode
-    from gt_bench.encodings.requests import requests
     from gt_bench.experiment.run import Experiment
-    from gt_bench.store.run_store import Store
 
     path = golden_recipe(cell, root / SUITES)
     recipe, dataset, source = load_recipe(path), cell.split("/")[1], None
@@ -134,6 +135,7 @@ def short_experiment(
 def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
     """Runs the golden run of a cell, with initial weights that differ by the fraction `jitter`."""
     from gt_bench.testing.golden_experiment import GoldenExperiment, reference
+    from gt_bench.testing.measures import encoding_norms, gradient, moved, norm, recorded_losses
 
     models: list[nn.Module] = []
     norms: list[float] = []
@@ -141,21 +143,21 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
 
     def differentiated(losses: list[float]) -> None:
         if len(losses) == 1:
-            gradients.append(_gradient(models[-1]))
+            gradients.append(gradient(models[-1]))
 
     class Watched(GoldenExperiment):
         """An experiment that records its models and their initial norms. Other processes cannot import it."""
 
         def build(self) -> "nn.Module":
-            models.append(_moved(super().build(), jitter))
-            norms.append(_norm(models[-1]))
+            models.append(moved(super().build(), jitter))
+            norms.append(norm(models[-1]))
             return models[-1]
 
     recipe = load_recipe(golden_recipe(cell, root / SUITES))
     seed, shared = recipe.seeds[0], recipe.processes > 1
     with (
         reference(),
-        _losses(differentiated) as losses,
+        recorded_losses(differentiated) as losses,
         tempfile.TemporaryDirectory(prefix="gt-golden-") as store,
     ):
         experiment = short_experiment(cell, data, Path(store), root, GoldenExperiment if shared else Watched)
@@ -168,14 +170,14 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
         record, _ = experiment.run(seed)
         if experiment.task.runner is None:
             del norms[1:]
-    run, task = record["deterministic"], experiment.header.task
-    if run["status"] != "ok":
-        raise RecipeError(f"{run['status']}: {run['error']}")
-    values: dict[str, Json] = {"encodings": cast(Json, _encoding_norms(experiment)), "parameters": run["parameters"]}
+    run, task = record.run, experiment.header.task
+    if run.status != "ok":
+        raise RecipeError(f"{run.status}: {run.error}")
+    values: dict[str, Json] = {"encodings": cast(Json, encoding_norms(experiment)), "parameters": run.parameters}
     values |= {"initial_norm": cast(Json, norms), "gradient": cast(Json, gradients), "losses": cast(Json, losses)}
-    values |= {name: cast(Json, curve) for name, curve in run["epochs"].items() if name != "epoch"}
-    values |= {"best_epoch": run["best_epoch"], "test": cast(Json, run["test_metrics"])}
-    values |= {"norm": _norm(models[-1])} if models else {}
+    values |= {name: cast(Json, curve) for name, curve in run.epochs.items() if name != "epoch"}
+    values |= {"best_epoch": run.best_epoch, "test": cast(Json, run.test_metrics)}
+    values |= {"norm": norm(models[-1])} if models else {}
     if experiment.header.num_splits > 1:  # the miniatures of consecutive splits begin with different rows
         values["first_row_of_next_seed"] = int(cast("Loader", experiment.loader(seed + 1)).ids["train"][0])
     if recipe.precision == "bf16":
@@ -187,7 +189,7 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
         "recipe": recipe_digest(recipe),
         "data": experiment.packed.digest,
         "values": values,
-        "operations": sorted({operation for taken in record["measured"]["forms"].values() for operation in taken}),
+        "operations": sorted({operation for taken in record.measured.forms.values() for operation in taken}),
     }
     return sealed(entry)
 
@@ -201,11 +203,11 @@ def _precision(cell: str, data: Path, root: Path, recipe: "Recipe") -> list[str]
 
     from gt_bench.testing.golden_experiment import GoldenExperiment, reference
 
-    found: set[str] = set()
+    types: set[str] = set()
 
     def note(module: "nn.Module", _: object, output: "torch.Tensor") -> None:
         if isinstance(module, torch.nn.Linear):
-            found.add(str(output.dtype))
+            types.add(str(output.dtype))
 
     hook = torch.nn.modules.module.register_module_forward_hook(note)
     try:
@@ -216,80 +218,7 @@ def _precision(cell: str, data: Path, root: Path, recipe: "Recipe") -> list[str]
             experiment.run(recipe.seeds[0])
     finally:
         hook.remove()
-    return sorted(found)
-
-
-def _encoding_norms(experiment: "Experiment") -> dict[str, float]:
-    """Returns the norm of each stored array of each encoding."""
-    from gt_bench.encodings.cache import read_arrays
-
-    folder = experiment.data / "encodings" / experiment.dataset
-    stored = {key: folder / f"{key}.safetensors" for key in experiment.encoded.digests}
-    arrays = {key: read_arrays(path)[1] for key, path in stored.items() if path.exists()}
-    return {
-        f"{key}/{name}": float(array.double().norm())
-        for key, of in arrays.items()
-        for name, array in sorted(of.items())
-    }
-
-
-@contextlib.contextmanager
-def _losses(then: Callable[[list[float]], None] = lambda losses: None) -> Iterator[list[float]]:
-    """Records every loss on which `backward` is called in the block; calls `then` with the list after each."""
-    import torch
-
-    losses: list[float] = []
-    backward = torch.Tensor.backward
-
-    def recorded(loss: torch.Tensor, *arguments: object, **named: object) -> None:
-        losses.append(float(loss.detach().sum()))
-        backward(loss, *arguments, **named)
-        then(losses)
-
-    torch.Tensor.backward = recorded  # type: ignore[assignment, method-assign]
-    try:
-        yield losses
-    finally:
-        torch.Tensor.backward = backward  # type: ignore[method-assign]
-
-
-def _moved(model: "nn.Module", share: float) -> "nn.Module":
-    """Changes the weights of a model by up to `share` of each, always in the same way, and returns the model."""
-    import torch
-
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weight in model.parameters() if share else ():
-            weight.mul_(
-                1
-                + share * (2 * torch.rand(weight.shape, generator=generator, dtype=torch.float64) - 1).to(weight.dtype)
-            )
-    return model
-
-
-def _norm(model: "nn.Module") -> float:
-    """Returns the norm of all weights and buffers."""
-    return math.sqrt(
-        sum(float(value.double().square().sum()) for value in model.state_dict().values() if value.is_floating_point())
-    )
-
-
-def _gradient(model: "nn.Module") -> float:
-    """Returns the mean logarithm of the gradients' norms, one per row of each parameter, relative to the total norm.
-
-    All rows count equally, so that a wrong factor of small gradients, such as the scale of attention, is as visible as
-    one of large gradients. Losses of a few steps hardly depend on it. The added constant is far above the rounding
-    error of a zero gradient.
-    """
-    import torch
-
-    rows = [
-        (g.flatten(1).norm(dim=1) if g.dim() > 1 else g.abs().view(-1))
-        for p in model.parameters()
-        if (g := p.grad) is not None
-    ]
-    norms = torch.cat([row.double() for row in rows])
-    return float((norms / norms.norm().clamp(min=1e-300) + 1e-7).log().mean())
+    return sorted(types)
 
 
 def explained(error: BaseException) -> str:
@@ -325,8 +254,6 @@ def _begin(parent: int) -> None:
     import warnings
 
     from gt_bench.encodings.compute import limit_threads
-    from gt_bench.runtime.malloc import keep_allocations
-    from gt_bench.runtime.startup import collect_garbage_rarely
 
     collect_garbage_rarely()
     warnings.simplefilter("ignore")  # metrics warn about classes that are missing in a miniature
@@ -416,13 +343,13 @@ def miniatures(cells: Iterable[str], data: Path, root: Path = Path()) -> dict[st
 
 def _with_sources(cell: str, root: Path) -> list[str]:
     """Returns a cell and the cells that it starts from, as far as their recipes are valid."""
-    found = [cell]
+    chain = [cell]
     with contextlib.suppress(RecipeError):
         while (
-            start := load_recipe(golden_recipe(found[-1], root / SUITES)).start
-        ) is not None and start.cell not in found:
-            found.append(start.cell)
-    return found
+            start := load_recipe(golden_recipe(chain[-1], root / SUITES)).start
+        ) is not None and start.cell not in chain:
+            chain.append(start.cell)
+    return chain
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,10 +4,10 @@ import io
 import math
 from collections.abc import Sequence
 
-from gt_bench.schemas import Record
+from gt_bench.records.run import RunRecord
 
 
-def learning_curves(title: str, records: Sequence[Record]) -> bytes:
+def learning_curves(title: str, records: Sequence[RunRecord]) -> bytes:
     """Return a PNG with training loss (left) and validation metric (right) by epoch, one line per run.
 
     The best epoch is marked.
@@ -22,18 +22,16 @@ def learning_curves(title: str, records: Sequence[Record]) -> bytes:
         figure = Figure(figsize=(9, 3.2), dpi=100, layout="constrained")
         left, right = figure.subplots(1, 2)
         for record in records:
-            run = record["deterministic"]
-            curves = run["epochs"]
+            run = record.run
+            curves = run.epochs
             loss = [math.nan if v is None else v for v in curves["train_loss"]]
-            (line,) = left.plot(curves["epoch"], loss, linewidth=1, label=f"seed {run['seed']}")
+            (line,) = left.plot(curves["epoch"], loss, linewidth=1, label=f"seed {run.seed}")
             evaluated = [(e, v) for e, v in zip(curves["epoch"], curves["val"]) if v is not None]
             right.plot(*zip(*evaluated) if evaluated else ([], []), linewidth=1, color=line.get_color())
-            if run["best_epoch"] is not None and run["val"] is not None:
-                right.plot([run["best_epoch"]], [run["val"]], "o", markersize=4, color=line.get_color())
+            if run.best_epoch is not None and run.val is not None:
+                right.plot([run.best_epoch], [run.val], "o", markersize=4, color=line.get_color())
         left.set(xlabel="epoch", ylabel="training loss")
-        right.set(
-            xlabel="epoch", ylabel=f"validation {records[0]['deterministic']['metric']}" if records else "validation"
-        )
+        right.set(xlabel="epoch", ylabel=f"validation {records[0].run.metric}" if records else "validation")
         if 0 < len(records) <= 10:
             left.legend(fontsize="x-small", ncols=2)
         figure.suptitle(title, fontsize="medium")

@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from gt_bench.records.cell import CellResult
+from gt_bench.records.run import RunRecord
 from gt_bench.runtime.fresh_process import child_environment
-from gt_bench.schemas import Record, Result
 from gt_bench.tracking.uri import tracking_uri, warn
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ class Live:
         """Report the metrics of an epoch."""
         self._send(do="epoch", digest=digest, epoch=epoch, values=dict(values), time=int(time.time() * 1000))
 
-    def finish_seed(self, record: Record) -> None:
+    def finish_seed(self, record: RunRecord) -> None:
         """Report that the run of a seed is complete; its record replaces what was tracked."""
-        self._send(do="finish", record=record)
+        self._send(do="finish", record=record.to_disk())
 
     def close(
-        self, result: Result, records: Sequence[Record],
-        earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Path | None = None,
+        self, result: CellResult, records: Sequence[RunRecord],
+        earlier: Sequence[tuple[CellResult, Sequence[RunRecord]]] = (), store: Path | None = None,
     ) -> None:  # fmt: skip
         """Complete the cell if it was tracked; the tracking store then has what `complete` would write.
 
@@ -87,7 +88,8 @@ class Live:
             self._closed = True
         if self._process is None:
             return
-        self._send(do="close", result=result, records=list(records), earlier=list(earlier), store=store and str(store))
+        attempts = [(one.to_disk(), [record.to_disk() for record in its]) for one, its in ((result, records), *earlier)]
+        self._send(do="close", attempts=attempts, store=store and str(store))
         process, self._process = self._process, None
         try:
             status = process.wait(CLOSE_SECONDS)

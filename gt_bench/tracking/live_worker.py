@@ -10,14 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gt_bench.records.cell import CellNames, CellResult
+from gt_bench.records.run import RunRecord
 from gt_bench.runtime.signals import ignore_interrupts
-from gt_bench.schemas import Named, Record, Result
 from gt_bench.store.run_store import Store
 from gt_bench.tracking.live import WARNED, Message
 from gt_bench.tracking.mirror import PARENT, SEAL, Mirror, tracking_errors
-from gt_bench.tracking.payload import cell_name, cell_tags, flatten, tracked_run
+from gt_bench.tracking.payload import cell_name, cell_tags, hyperparameters, tracked_run
 from gt_bench.tracking.sqlite import TrackingError, suite_lock
 from gt_bench.tracking.uri import warn
 
@@ -37,10 +38,10 @@ class Follower:
         dataset: (name, digest) of the packed dataset.
     """
 
-    def __init__(self, uri: str, cell: Named, recipe: Mapping[str, object], dataset: tuple[str, str]):
-        self.uri, self.cell, self.dataset = uri, cell, dataset
-        self.mirror = Mirror(uri, cell["suite"])
-        self.parent = self._running(cell_name(cell), cell_tags(cell), flatten(recipe))
+    def __init__(self, uri: str, cell: Mapping[str, str], recipe: Mapping[str, object], dataset: tuple[str, str]):
+        self.uri, self.cell, self.dataset = uri, CellNames.from_disk(cell), dataset
+        self.mirror = Mirror(uri, self.cell.suite)
+        self.parent = self._running(cell_name(self.cell), cell_tags(self.cell), hyperparameters(recipe))
         # By digest of the running runs:
         self.current: dict[str, str] = {}  # id of the MLflow run
         self.seen: dict[str, set[tuple[str, int]]] = {}  # metrics and epochs that were tracked before a kill
@@ -49,7 +50,7 @@ class Follower:
     def seed(self, seed: int, digest: str) -> None:
         """Start an MLflow run for a seed, or resume the one that was tracked before a kill."""
         name = f"{cell_name(self.cell)} seed {seed}"
-        tags = {"gt.kind": "run", "gt.cell": self.cell["cell"], "gt.digest": digest, PARENT: self.parent}
+        tags = {"gt.kind": "run", "gt.cell": self.cell.cell, "gt.digest": digest, PARENT: self.parent}
         run = self.current[digest] = self._running(name, tags, {"seed": str(seed)})
         # a killed run resumes from its last checkpoint: do not track epochs twice
         history = self.mirror.history(self.mirror.runs[run])
@@ -71,22 +72,25 @@ class Follower:
                 self.mirror.log(self.current[digest], metrics=points)
                 self.waiting[digest] = []
 
-    def finish(self, record: Record) -> None:
-        """Complete the run of a record."""
-        with suite_lock(self.uri, self.cell["suite"]):
-            self.mirror.put(tracked_run(self.cell, record), self._fresh("run", record["digest"]), self.parent)
+    def finish(self, record: Mapping[str, Any]) -> None:
+        """Complete the run of a record, as its file has it."""
+        ended = RunRecord.from_disk(record)
+        with suite_lock(self.uri, self.cell.suite):
+            self.mirror.put(tracked_run(self.cell, ended), self._fresh("run", ended.digest), self.parent)
         for by_digest in (self.current, self.seen, self.waiting):
-            by_digest.pop(record["digest"], None)
+            by_digest.pop(ended.digest, None)
 
-    def close(
-        self,
-        result: Result,
-        records: Sequence[Record],
-        earlier: Sequence[tuple[Result, Sequence[Record]]],
-        store: str | None,
-    ) -> None:
-        """Complete the cell, its earlier attempts and the views, as `complete` does."""
-        with suite_lock(self.uri, self.cell["suite"]):
+    def close(self, attempts: Sequence[tuple[Any, Sequence[Any]]], store: str | None) -> None:
+        """Complete the cell, its earlier attempts and the views, as `complete` does.
+
+        Args:
+            attempts: the result and its records, then those of earlier attempts, as their files have them.
+            store: folder of the store, with weights.
+        """
+        (result, records), *earlier = [
+            (CellResult.from_disk(one), [RunRecord.from_disk(record) for record in its]) for one, its in attempts
+        ]
+        with suite_lock(self.uri, self.cell.suite):
             self._fresh("cell")
             self.mirror.put_cell(result, records, None, earlier, Store(store) if store else None)
             self.mirror.put_views()
@@ -117,9 +121,9 @@ class Follower:
 
     def _fresh(self, kind: str, digest: str | None = None) -> list["Run"]:
         """Return the runs with their current state in the tracking store."""
-        for run in self.mirror.find(kind, self.cell["cell"], digest):
+        for run in self.mirror.find(kind, self.cell.cell, digest):
             self.mirror.runs[run.info.run_id] = self.mirror.client.get_run(run.info.run_id)
-        return self.mirror.find(kind, self.cell["cell"], digest)
+        return self.mirror.find(kind, self.cell.cell, digest)
 
 
 def follow(lines: Iterable[str]) -> int:

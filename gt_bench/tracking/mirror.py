@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gt_bench.schemas import Record, Result, Row
+from gt_bench.leaderboard.row import Row
+from gt_bench.records.cell import CellResult
+from gt_bench.records.run import RunRecord
 from gt_bench.store.attempts import attempt_id
 from gt_bench.store.run_store import Store, best_run
 from gt_bench.tracking.payload import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
@@ -100,8 +102,8 @@ class Mirror:
                 self.client.set_experiment_tag(self.experiment_id, key, value)
 
     def put_cell(
-        self, result: Result, records: Sequence[Record], row: Row | None = None,
-        earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Store | None = None,
+        self, result: CellResult, records: Sequence[RunRecord], row: Row | None = None,
+        earlier: Sequence[tuple[CellResult, Sequence[RunRecord]]] = (), store: Store | None = None,
     ) -> None:  # fmt: skip
         """Complete the run of a cell, the runs of its records and those of earlier attempts; remove its other runs.
 
@@ -117,7 +119,7 @@ class Mirror:
         for attempt, its_records, current in [(result, records, True), *((*one, False) for one in reversed(earlier))]:
             own = [
                 r
-                for r in self.find("cell", result["cell"])
+                for r in self.find("cell", result.cell)
                 if SEAL not in r.data.tags or r.data.tags.get("gt.digest") == attempt_id(attempt)
             ]
             parent = self.put(
@@ -126,13 +128,13 @@ class Mirror:
             )
             kept.add(parent)
             best = best_run(its_records)
-            for record in [r for r in its_records if r["digest"] not in done]:
-                done.add(record["digest"])
-                is_best = best is not None and best["digest"] == record["digest"]
-                weights = store.folder(record["digest"]) / WEIGHTS if store and is_best else None
+            for record in [r for r in its_records if r.digest not in done]:
+                done.add(record.digest)
+                is_best = best is not None and best.digest == record.digest
+                weights = store.folder(record.digest) / WEIGHTS if store and is_best else None
                 spec = tracked_run(attempt, record, current, is_best, weights)
-                kept.add(self.put(spec, self.find("run", result["cell"], record["digest"]), parent))
-        for run in [r for r in self.runs.of(result["cell"]) if r.info.run_id not in kept]:
+                kept.add(self.put(spec, self.find("run", result.cell, record.digest), parent))
+        for run in [r for r in self.runs.of(result.cell) if r.info.run_id not in kept]:
             self.delete(run.info.run_id)
 
     def drop_other_cells(self, cells: set[str]) -> None:

@@ -8,36 +8,31 @@ import hashlib
 import json
 import math
 import re
-import shlex
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
-from gt_bench.config.recipe import BY_SET, TRIED, load_recipe
-from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_options import options_of
-from gt_bench.config.space_text import space_text
-from gt_bench.leaderboard.columns import SHOWN, cells
-from gt_bench.leaderboard.rows import spread, summarise
-from gt_bench.records.state import CellState
-from gt_bench.schemas import Named, Record, Result, Row
-from gt_bench.search.artifacts import COST, DESCRIBED
+from gt_bench.config.recipe import DESCRIPTIVE
+from gt_bench.leaderboard.collect import summarise
+from gt_bench.leaderboard.row import Row
+from gt_bench.leaderboard.words import notes_of, reduced_of, rival_of, status_of
+from gt_bench.records.cell import CellNames, CellResult
+from gt_bench.records.run import RunRecord, points
+from gt_bench.records.trials import COST, DESCRIBED
 from gt_bench.store.attempts import attempt_id, when
+from gt_bench.tracking.descriptions import describe_cell, describe_run, path_of, repository
 from gt_bench.tracking.figures import learning_curves
 from gt_bench.utils.digest import digest_of
-from gt_bench.utils.format import markdown_text
 from gt_bench.utils.nested import flat
-from gt_bench.utils.paths import recipe_file
-from gt_bench.utils.redact import commit_id, without_credentials
+from gt_bench.utils.redact import commit_id
 from gt_bench.utils.versions import version_text
 
 # Lengths in characters that all versions and backends of MLflow accept.
 PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 500, 5000, 36
 NOTE = "mlflow.note.content"  # tag that MLflow shows as description
-ROOT = Path(__file__).parents[2]
+OF_DATA = {"in_dim", "out_dim", "level"}  # arguments of a model that are no hyperparameters
 LARGEST = 1.7976931348623157e308
 
 
@@ -79,32 +74,29 @@ class Tracked:
         return digest_of(content)
 
 
-def run_metrics(record: Record) -> dict[str, list[tuple[int, float]]]:
+def run_metrics(record: RunRecord) -> dict[str, list[tuple[int, float]]]:
     """Return the metrics of a run: name -> [(step, value)], in raw units. Curves have one point per epoch."""
-    run, measured = record["deterministic"], record["measured"]
-    curves = {f"curve/{k}": v for k, v in run["epochs"].items() if k != "epoch"}
+    run, measured = record.run, record.measured
     metrics = {
-        k: [(e, _storable(v)) for e, v in zip(run["epochs"]["epoch"], values) if v is not None]
-        for k, values in curves.items()
+        f"curve/{k}": [(epoch, _storable(value)) for epoch, value in points(run.epochs, k)]
+        for k in run.epochs
+        if k != "epoch"
     }
-    usage = measured.get("usage") or {"epoch": []}
-    metrics |= {f"system/process_{k}": list(zip(usage["epoch"], values)) for k, values in usage.items() if k != "epoch"}
-    figures = {
-        "result/best_epoch": run["best_epoch"],
-        "result/val": run["val"],
-        "result/test": run["test"],
-        "cost/parameters": run["parameters"],
-    }
-    figures |= {f"result/test_{_key(k)}": v for k, v in (run["test_metrics"] or {}).items()}
+    usage = measured.usage
+    metrics |= {f"system/process_{k}": points(usage, k) for k in usage if k != "epoch"}
+    metric = _key(run.metric)
+    figures = {f"test/{metric}": run.test, f"val/{metric}": run.val}  # the first is what MLflow compares
+    figures |= {f"test/{_key(k)}": v for k, v in run.test_metrics.items() if k != run.metric}
+    figures |= {"result/best_epoch": run.best_epoch, "cost/parameters": run.parameters}
     figures |= {
-        f"cost/{k}": measured[k]
+        f"cost/{k}": getattr(measured, k)
         for k in ("seconds", "train_seconds_per_epoch", "eval_seconds_per_epoch", "peak_memory_mib")
     }
-    return {k: v for k, v in metrics.items() if v} | _points(figures)
+    return _points(figures) | {k: v for k, v in metrics.items() if v}
 
 
 def tracked_run(
-    cell: Named, record: Record, current: bool = True, best: bool = False, weights: Path | None = None
+    cell: CellNames, record: RunRecord, current: bool = True, best: bool = False, weights: Path | None = None
 ) -> Tracked:
     """Return the content of the run of one seed.
 
@@ -115,44 +107,55 @@ def tracked_run(
         best: whether it is the best seed of its cell on validation.
         weights: file with its weights, if the store has it.
     """
-    run, measured = record["deterministic"], record["measured"]
-    environment = measured["environment"]
+    run, measured = record.run, record.measured
+    environment = measured.environment
     tags = {
-        "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"],
-        "gt.current": _word(current), "gt.best_seed": _word(best), "gt.error": run["error"], "gt.metric": run["metric"],
-        "gt.direction": run["direction"], "gt.device": measured["device"], "gt.threads": measured.get("threads"),
-        "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"),
-        **_source(cell, environment.get("commit")), NOTE: describe_run(cell, record, current, weights),
+        "gt.kind": "run", "gt.cell": cell.cell, "gt.digest": record.digest, "gt.status": run.status,
+        "gt.current": _word(current), "gt.best_seed": _word(best), "gt.error": run.error, "gt.metric": run.metric,
+        "gt.direction": run.direction, "gt.device": measured.device, "gt.threads": measured.threads,
+        "gt.commit": environment.commit, "gt.torch": environment.package("torch"), **_origin([record]),
+        **_source(cell, environment.commit), NOTE: describe_run(cell, record, current, weights),
     }  # fmt: skip
-    artifacts: dict[str, Callable[[], bytes] | Path] = {"record.json": lambda: _json(record)}
+    artifacts: dict[str, Callable[[], bytes] | Path] = {"record.json": lambda: _json(record.to_disk())}
     if weights is not None and best and weights.exists():
         artifacts[f"model/{weights.name}"] = weights
     return Tracked(
-        name=f"{cell_name(cell)} seed {run['seed']}",
-        status="FINISHED" if run["status"] == "ok" else "FAILED",
-        params=_arguments(record)
-        | flatten(run["recipe"])
-        | {"seed": str(run["seed"]), "split": str(run["split"])}
-        | _origin([record]),
+        name=f"{cell_name(cell)} seed {run.seed}",
+        status="FINISHED" if run.status == "ok" else "FAILED",
+        params=_arguments(record) | hyperparameters(run.recipe) | {"seed": str(run.seed), "split": str(run.split)},
         metrics=run_metrics(record),
         tags=_tags(tags),
-        dataset=(run["dataset"], run["digests"]["data"]),
+        dataset=(run.dataset, run.digests.data),
         artifacts=artifacts,
-        source=record,
-        start=milliseconds(measured["started"]),
+        source=record.to_disk(),
+        start=milliseconds(measured.started),
         end=_end(record),
     )
 
 
-# Column of the leaderboard -> tag of a cell's run.
-VERDICT_TAGS = {
-    "verdict": "gt.verdict", "margin": "gt.verdict.margin", "power": "gt.verdict.power",
-    "seeds_needed": "gt.verdict.seeds_needed", "q_difference": "gt.verdict.q", "claim": "gt.claim",
-    "claim_rival": "gt.claim.rival", "claim_more_seeds": "gt.claim.more_seeds",
-}  # fmt: skip
+def _verdict_tags(row: Row) -> dict[str, object]:
+    """Return the verdicts of a row as tags; a tag without a value is None."""
+    verdict, claim = row.verdict, row.claim
+    tags: dict[str, object] = {}
+    if verdict:
+        tags |= {
+            "gt.verdict": verdict.word, "gt.verdict.margin": verdict.margin, "gt.verdict.power": verdict.power,
+            "gt.verdict.seeds_needed": verdict.seeds_needed, "gt.verdict.q": verdict.q_difference,
+        }  # fmt: skip
+    if claim:
+        tags |= {
+            "gt.claim": claim.word,
+            "gt.claim.rival": claim.rival and rival_of(claim.rival),
+            "gt.claim.more_seeds": claim.more_seeds,
+        }
+    for tag, interval in ("gt.verdict.interval", row.interval), ("gt.claim.interval", claim and claim.interval):
+        tags[tag] = f"[{interval[0]:.6g}, {interval[1]:.6g}]" if interval else None
+    return tags
 
 
-def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None = None, current: bool = True) -> Tracked:
+def tracked_cell(
+    result: CellResult, records: Sequence[RunRecord], judged: Row | None = None, current: bool = True
+) -> Tracked:
     """Return the content of the parent run of a cell: recipe, results in raw units, and the published number.
 
     Args:
@@ -162,196 +165,93 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
         current: False for an earlier attempt.
     """
     row = judged or summarise(result, records)
-    runs = [r["deterministic"] for r in records]
-    validated = [r["val"] for r in runs if r["status"] == "ok" and r["val"] is not None]
+    runs = [r.run for r in records]
+    validated = [r.val for r in runs if r.status == "ok" and r.val is not None]
+    metric = _key(row.metric or "")
     figures = {
-        "result/test_mean": row["mean"], "result/test_std": spread(row), "result/runs_ok": row["runs"],
-        "result/runs_asked": row["seeds"],
-        "result/val_mean": math.fsum(validated) / len(validated) if validated else None,
-        "result/published_mean": row["published_mean"], "result/published_std": row["published_std"],
-        "result/difference": row["difference"], "cost/parameters": row["parameters"],
-        "cost/seconds": math.fsum(r["measured"]["seconds"] for r in records) if records else None,
-        "cost/train_seconds_per_epoch": row["seconds_per_epoch"], "cost/peak_memory_mib": row["peak_memory_mib"],
+        f"test/{metric}": row.summary.mean,  # the first is what MLflow compares
+        f"val/{metric}": math.fsum(validated) / len(validated) if validated else None,
+        "result/test_mean": row.summary.mean, "result/test_std": row.summary.spread,
+        "result/runs_ok": row.summary.runs, "result/runs_asked": row.summary.wanted,
+        "result/published_mean": row.published.mean if row.published else None,
+        "result/published_std": row.published.std if row.published else None,
+        "result/difference": row.difference, "cost/parameters": row.cost.parameters,
+        "cost/seconds": math.fsum(r.measured.seconds for r in records) if records else None,
+        "cost/train_seconds_per_epoch": row.cost.seconds_per_epoch, "cost/peak_memory_mib": row.cost.peak_memory_mib,
     }  # fmt: skip
-    scores = [r["test_metrics"] or {} for r in runs if r["status"] == "ok"]
-    for name in sorted({n for found in scores for n in found if n != row["metric"]}):
+    scores = [r.test_metrics or {} for r in runs if r.status == "ok"]
+    for name in sorted({n for found in scores for n in found if n != row.metric}):
         values = [found[name] for found in scores if found.get(name) is not None]
-        figures[f"result/test_{_key(name)}_mean"] = math.fsum(values) / len(values) if values else None
-    commits = sorted({r["measured"]["environment"].get("commit") or "unknown" for r in records})
-    tags = {
-        **cell_tags(result), "gt.digest": attempt_id(result), "gt.current": _word(current), "gt.status": row["status"],
-        "gt.reason": row["reason"], "gt.reduced": ", ".join(row["reduced"]) or None,
-        "gt.metric": row["metric"], "gt.direction": row["direction"],
-        "gt.published": row["published_source"], "gt.published.printed": row["published_printed"],
-        "gt.notes": "; ".join(row["notes"]) or None, "gt.flags": "; ".join(row["flags"]) or None,
-        "gt.device": row["device"],
-        "gt.commit": ", ".join(commits) or None, **_source(result, commits[0] if commits else None),
+        figures[f"test/{_key(name)}"] = math.fsum(values) / len(values) if values else None
+    commits = sorted({r.measured.environment.commit or "unknown" for r in records})
+    tags: dict[str, object] = {
+        **cell_tags(result), "gt.digest": attempt_id(result), "gt.current": _word(current),
+        "gt.status": status_of(row.state),
+        "gt.reason": row.reason, "gt.reduced": ", ".join(reduced_of(row)) or None,
+        "gt.metric": row.metric, "gt.direction": row.direction,
+        "gt.published": row.published.source if row.published else None,
+        "gt.published.printed": row.published.printed if row.published else None,
+        "gt.notes": "; ".join(notes_of(row)), "gt.flags": "; ".join(row.published.flags if row.published else ()),
+        "gt.device": row.cost.device,
+        "gt.commit": ", ".join(commits) or None, **_origin(records), **_source(result, commits[0] if commits else None),
         NOTE: describe_cell(result, row, records, current),
     }  # fmt: skip
-    if judged:
-        tags |= {
-            tag: str(value)
-            for column, value in judged.items()
-            if value is not None and (tag := VERDICT_TAGS.get(column))
-        }
-        for tag, low, high in (
-            ("gt.verdict.interval", judged["interval_low"], judged["interval_high"]),
-            ("gt.claim.interval", judged["claim_low"], judged["claim_high"]),
-        ):
-            tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
-    artifacts: dict[str, Callable[[], bytes] | Path] = {"result.json": lambda: _json(result)}
-    if any(r["epochs"]["epoch"] for r in runs):
-        artifacts["learning_curves.png"] = lambda: learning_curves(result["cell"], records)
-    artifacts |= search_plots(result) if current and result.get("search") else {}
+    tags |= _verdict_tags(row)
+    artifacts: dict[str, Callable[[], bytes] | Path] = {"result.json": lambda: _json(result.to_disk())}
+    if any(r.epochs["epoch"] for r in runs):
+        artifacts["learning_curves.png"] = lambda: learning_curves(result.cell, records)
+    artifacts |= search_plots(result) if current and result.search else {}
     return Tracked(
         name=cell_name(result) if current else f"{cell_name(result)}, until {when(records)}",
-        status=_status(row["state"]),
-        params=(_arguments(records[0]) if records else {}) | flatten(result["recipe"]) | _origin(records),
+        # MLflow has no other final states; the tag gt.status has the kind of failure
+        status="FINISHED" if row.state.done and not row.state.undefined else "FAILED",
+        params=(_arguments(records[0]) if records else {}) | hyperparameters(result.recipe),
         metrics=_points(figures),
         tags=_tags(tags),
-        dataset=(runs[0]["dataset"], runs[0]["digests"]["data"]) if runs else None,
+        dataset=(runs[0].dataset, runs[0].digests.data) if runs else None,
         artifacts=artifacts,
-        source=[result, records],
-        start=min((milliseconds(r["measured"]["started"]) for r in records), default=None),
+        source=[result.to_disk(), [record.to_disk() for record in records]],
+        start=min((milliseconds(r.measured.started) for r in records), default=None),
         end=max((_end(r) for r in records), default=None),
     )
 
 
-def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), current: bool = True) -> str:
-    """Return the description of a cell as Markdown: result, verdict, published number, how to reproduce it."""
-    shown = dict(zip(SHOWN, cells(row), strict=True))
-    diff = "" if result["suite"] == TRIED else f": `gt-bench diff {result['cell']}` shows what changed"
-    said = [] if current else [f"**Superseded** by a later attempt{diff}."]
-    what = f"`{result['model']}` on `{result['dataset']}` (suite `{result['suite']}`)"
-    mean = (
-        f": **{shown['mean ± std']}** {shown['metric']} over {shown['runs']} runs"
-        if row["mean"] is not None
-        else f": {row['status']}"
-    )
-    said.append(what + mean)
-    if row["published_printed"]:
-        difference = shown["difference [95 %]"]
-        said.append(f"Published: {shown['published']} ({row['published_source']}); ours minus published: {difference}")
-    if row.get("verdict"):
-        said.append(f"Verdict: **{row['verdict']}**" + (f"; {shown['claim']}" if row["claim"] else ""))
-    said += [f"Reason: {row['reason']}"] if row["reason"] else []
-    said += [f"Reduced, not the published setting: {', '.join(row['reduced'])}"] if row["reduced"] else []
-    commit = next((r["measured"]["environment"].get("commit") for r in records), None)
-    return "  \n".join(
-        [*map(markdown_text, said), f"Reproduce: `{command_of(result)}`", recipe_at(result["cell"], commit)]
-    )
-
-
-def describe_run(cell: Named, record: Record, current: bool, weights: Path | None) -> str:
-    """Return the description of the run of one seed as Markdown."""
-    run = record["deterministic"]
-    ended = (
-        f"{run['metric']} {run['test']:.6g} on test" if run["test"] is not None else f"{run['status']}: {run['error']}"
-    )
-    said = [] if current else ["**Superseded** by a later attempt."]
-    epochs = f"epoch {run['best_epoch']} of {len(run['epochs']['epoch'])}"
-    said.append(f"Seed {run['seed']}, split {run['split']} of `{cell['cell']}`: {ended}, {epochs}")
-    if weights is not None and weights.exists():
-        score = "" if cell["suite"] == TRIED else f"; `gt-bench score {cell['cell']}` evaluates it again"
-        said.append(
-            f'The best seed on validation. Its model: `gt_bench.store.weights.load_trained("{weights}")`{score}'
-        )
-    recipe = recipe_at(cell["cell"], record["measured"]["environment"].get("commit"))
-    return "  \n".join([*map(markdown_text, said), f"Reproduce: `{command_of(cell)}`", recipe])
-
-
-def command_of(cell: Named) -> str:
-    """Return the command that runs a cell again; for `gt-bench try` with the options that its recipe contains."""
-    if cell["suite"] != TRIED:
-        return f"python -m stages.train {cell['cell']}"
-    try:
-        recipe = load_recipe(path_of(cell["cell"]))
-    except RecipeError:  # removed or damaged
-        return f"gt-bench try MODEL {cell['dataset']}"
-    options = [f"{key}={json.dumps(recipe.value(key))}" for key, origin in recipe.origin.items() if origin == BY_SET]
-    search = ["--search", str(recipe.search.trials)] if recipe.search else []
-    for key, space in recipe.search.space.items() if recipe.search else ():
-        search += ["--space", f"{key}={space_text(space)}"]
-    search += options_of(recipe.search) if recipe.search else []
-    said = [word for option in options for word in ("--set", option)]
-    seeds = ["--seeds", ",".join(map(str, recipe.seeds))]
-    return shlex.join(["gt-bench", "try", recipe.model.name, cell["dataset"], *seeds, *said, *search])
-
-
-def path_of(cell: str) -> str:
-    """Return the path of the recipe of a cell."""
-    return f"{cell}.yaml" if cell.startswith(f"{TRIED}/") else recipe_file(cell).as_posix()
-
-
-def recipe_at(cell: str, commit: str | None) -> str:
-    """Return where the recipe of a commit is: a link if the repository has a web address, otherwise a git command."""
-    path, commit = path_of(cell), commit_id(commit)
-    if commit is None or cell.startswith(f"{TRIED}/"):  # not in a commit
-        return f"Recipe: `{path}`"
-    address = repository()
-    files = _files_of(commit)
-    if (
-        path not in files if files is not None else not address
-    ):  # a recipe of this folder, or a commit that git does not know
-        return f"Recipe: `{path}`"
-    if address.startswith("http"):
-        return f"Recipe: [{path} at {commit[:12]}]({address}/blob/{commit}/{path})"
-    return f"Recipe: `git show {commit[:12]}:{path}`"
-
-
-@cache
-def repository() -> str:
-    """Return the web address of this repository, without credentials; empty if it has none."""
-    found = _git("config", "--get", "remote.origin.url") or ""
-    address = without_credentials(re.sub(r"^git@([^:]+):", r"https://\1/", found.strip())).removesuffix(".git")
-    return address if address.startswith("http") else ""
-
-
-@cache
-def _files_of(commit: str) -> frozenset[str] | None:
-    """The files of a commit; None where git does not know it."""
-    found = _git("ls-tree", "-r", "--name-only", "--full-tree", "--end-of-options", commit)
-    return None if found is None else frozenset(found.splitlines())
-
-
-def _git(*arguments: str) -> str | None:
-    """Return the output of git in this repository; None if the command fails."""
-    try:
-        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, encoding="utf-8", check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _source(cell: Named, commit: str | None) -> dict[str, str | None]:
+def _source(cell: CellNames, commit: str | None) -> dict[str, str | None]:
     """Return the tags that MLflow defines for the source of a run."""
     clean = commit_id(commit)
     return {
-        "mlflow.source.name": path_of(cell["cell"]), "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": clean,
+        "mlflow.source.name": path_of(cell.cell), "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": clean,
         "mlflow.source.git.dirty": _word(commit != clean) if clean else None,
         "mlflow.source.git.repoURL": repository() or None,
     }  # fmt: skip
 
 
-def _arguments(record: Record) -> dict[str, str]:
-    """Return all arguments of the model's constructor with defaults, if the record has them."""
-    arguments = record["measured"].get("arguments")
-    return flatten({"model": arguments}) if arguments else {}
+def _arguments(record: RunRecord) -> dict[str, str]:
+    """Return all arguments of the model's constructor with defaults, except those that the data determine."""
+    arguments = record.measured.arguments
+    return flatten({"model": {key: value for key, value in arguments.items() if key not in OF_DATA}})
 
 
-def _origin(records: Sequence[Record]) -> dict[str, str]:
-    """Return digests and versions as parameters: as tags they would fill the page above the description."""
-    runs = [record["deterministic"] for record in records]
-    found = {f"digest.{name}": {run["digests"][name] for run in runs} for name in ("recipe", "data", "encodings")}
-    found["versions"] = {version_text(run["versions"], "modified" in run["digests"]) for run in runs}
-    return flatten({name: ", ".join(sorted(values)) for name, values in found.items() if values})
+def hyperparameters(recipe: Mapping[str, object]) -> dict[str, str]:
+    """Return the values of a recipe that a run depends on, as MLflow parameters."""
+    return flatten({key: value for key, value in recipe.items() if key not in DESCRIPTIVE and value != {}})
 
 
-def _end(record: Record) -> int:
+def _origin(records: Sequence[RunRecord]) -> dict[str, str]:
+    """Return digests and versions as tags. They are no parameters: MLflow would compare them as hyperparameters."""
+    runs = [record.run for record in records]
+    digests = {name: sorted({getattr(run.digests, name) for run in runs}) for name in ("recipe", "data", "encodings")}
+    versions = sorted({version_text(run.versions, run.digests.modified is not None) for run in runs})
+    found = "; ".join(f"{name} {', '.join(values)}" for name, values in digests.items() if values)
+    return {"gt.digests": found, "gt.versions": ", ".join(versions)}
+
+
+def _end(record: RunRecord) -> int:
     """Return the end of a run in milliseconds. Times of a record are whole seconds: add the duration of a short run."""
-    measured = record["measured"]
+    measured = record.measured
     return max(
-        milliseconds(measured["finished"]),
-        milliseconds(measured["started"]) + max(1, math.ceil(1000 * measured["seconds"])),
+        milliseconds(measured.finished),
+        milliseconds(measured.started) + max(1, math.ceil(1000 * measured.seconds)),
     )
 
 
@@ -359,14 +259,14 @@ def _word(true: bool) -> str:
     return str(bool(true)).lower()
 
 
-def search_plots(cell: Named, tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes] | Path]:
+def search_plots(cell: CellNames, tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes] | Path]:
     """Return the existing plots of a cell's search as artifacts."""
-    base = tuned / cell["cell"]
+    base = tuned / cell.cell
     paths = sorted(base.parent.glob(f"{base.name}.*.png"))
     return {f"search.{path.name.removeprefix(base.name + '.')}": path.read_bytes for path in paths}
 
 
-def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path = Path("tuned")) -> list[Tracked]:
+def tracked_search(cell: CellNames, rows: Sequence[Mapping[str, str]], tuned: Path = Path("tuned")) -> list[Tracked]:
     """Return a search as MLflow runs: the run of the search with its plots, then one run per trial.
 
     Args:
@@ -380,7 +280,7 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
         f"cost/trials_{state.lower()}": sum(r["state"] == state for r in rows)
         for state in sorted({r["state"] for r in rows})
     }
-    named = {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
+    named = {f"gt.{k}": getattr(cell, k) for k in ("cell", "suite", "dataset", "model")}
     whole = Tracked(
         name=f"{cell_name(cell)} search",
         status="FINISHED",
@@ -412,15 +312,15 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
     ]
 
 
-def cell_name(cell: Named) -> str:
+def cell_name(cell: CellNames) -> str:
     """Return the name of a cell's run."""
-    return f"{cell['dataset']} {cell['model']}"
+    return f"{cell.dataset} {cell.model}"
 
 
-def cell_tags(cell: Named) -> dict[str, str]:
+def cell_tags(cell: CellNames) -> dict[str, str]:
     """Return the tags that identify a cell's run."""
     return {"gt.kind": "cell", "gt.current": "true"} | {
-        f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")
+        f"gt.{k}": getattr(cell, k) for k in ("cell", "suite", "dataset", "model")
     }
 
 
@@ -437,11 +337,6 @@ def flatten(content: Mapping[str, object]) -> dict[str, str]:
 def milliseconds(moment: str) -> int:
     """Return an ISO 8601 time in milliseconds since 1970."""
     return int(datetime.fromisoformat(moment).timestamp() * 1000)
-
-
-def _status(state: CellState) -> str:
-    # MLflow has no other final states; the tag gt.status has the kind of failure
-    return "FINISHED" if state.done and not state.undefined else "FAILED"
 
 
 def _points(figures: Mapping[str, float | None]) -> dict[str, list[tuple[int, float]]]:
@@ -462,5 +357,5 @@ def _tags(tags: Mapping[str, object]) -> dict[str, str]:
     return {k: str(v)[:TAG_LENGTH] for k, v in tags.items() if v not in (None, "")}
 
 
-def _json(content: object) -> bytes:
+def _json(content: Mapping[str, object]) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()

@@ -72,16 +72,13 @@ def _named(name: str, created: int, state: str) -> str:
 
 
 def _view(where: str, columns: Sequence[str], order: str, ascending: bool = False) -> str:
-    keys = [f"{kind}.`{name}`" for kind, _, name in (column.partition(".") for column in columns)]
+    parts = [column.partition(".") for column in columns]
+    keys = [f"{kind}.`{name}`" for kind, _, name in parts]
+    widths = [WIDE.get(name, max(105, 7 * len(name) + 26)) for _, _, name in parts]  # pixels
     state = {
         "searchFilter": where, "orderByKey": order, "orderByAsc": ascending, "startTime": "ALL",
         "lifecycleFilter": "Active",
         "datasetsFilter": [], "modelVersionFilter": "All Runs", "selectedColumns": keys, "columnOrder": keys,
-        "columnWidths": {key: _width(key.split("`")[1]) for key in keys}, "viewMaximized": True,
+        "columnWidths": dict(zip(keys, widths, strict=True)), "viewMaximized": True,
     }  # fmt: skip
     return json.dumps(state)
-
-
-def _width(column: str) -> int:
-    """Return the width of a column in pixels."""
-    return WIDE.get(column, max(105, 7 * len(column) + 26))

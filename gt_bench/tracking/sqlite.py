@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
+from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import held, make_folder
 
 # The database of this project. It contains only what the records contain, so it may be renamed and created again.
@@ -19,8 +20,8 @@ OWN = "sqlite:///mlruns/mlflow.db"
 SIDE_FILES = ("", "-journal", "-wal", "-shm")  # suffixes of the files of an SQLite database
 
 
-class TrackingError(RuntimeError):
-    """The tracking store could not be read or written; the message names it."""
+class TrackingError(UserError, RuntimeError):
+    """The tracking store could not be read or written."""
 
 
 def file_of(uri: str) -> Path | None:
@@ -59,7 +60,8 @@ def ready_database(uri: str) -> Iterator[None]:
     with held(path.with_name(f"{path.name}.lock")):
         if fault := fault_of(path):
             if uri != OWN:
-                raise TrackingError(f"{path} {fault}; move it away, or set MLFLOW_TRACKING_URI to another store")
+                remedy = "move it away, or set MLFLOW_TRACKING_URI to another store"
+                raise TrackingError(fault, file=path, remedy=remedy)
             print(
                 f"{path} {fault}: renamed to {set_aside(path).name}, and created again from the records",
                 file=sys.stderr,

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gt_bench.schemas import Named, Record, Result, Row
+from gt_bench.leaderboard.row import Row
+from gt_bench.records.cell import CellNames, CellResult
+from gt_bench.records.run import RunRecord
 from gt_bench.store.attempts import records_of, superseded
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import read_result
 from gt_bench.tracking.mirror import Mirror, tracking_errors
 from gt_bench.tracking.payload import tracked_search
 from gt_bench.tracking.sqlite import TrackingError, suite_lock
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
 
 def complete(
     suite: str,
-    results: Iterable[Result],
-    records: Mapping[str, Record],
+    results: Iterable[CellResult],
+    records: Mapping[str, RunRecord],
     tuned: Path = Path("tuned"),
     rows: Sequence[Row] = (),
     store: Store | None = None,
@@ -50,19 +53,17 @@ def complete(
     """
     uri = tracking_uri()
     results = list(results)
-    earlier = {result["cell"]: superseded(result, store) if store else [] for result in results}
+    earlier = {result.cell: superseded(result, store) if store else [] for result in results}
     with tracking_errors(uri), suite_lock(uri, suite):
         mirror = Mirror(uri, suite)
         for result in results:
-            mine = [records[d] for d in result["runs"] if d in records]
-            row = next((row for row in rows if row["cell"] == result["cell"]), None)
-            mirror.put_cell(result, mine, row, earlier[result["cell"]], store)
+            mine = [records[d] for d in result.runs if d in records]
+            row = next((row for row in rows if row.cell == result.cell), None)
+            mirror.put_cell(result, mine, row, earlier[result.cell], store)
         if not only:
-            mirror.drop_other_cells({r["cell"] for r in results})
+            mirror.drop_other_cells({r.cell for r in results})
         mirror.put_views()
-        searches = {
-            r["cell"]: (r, trials) for r in results if r.get("search") and (trials := _trials(r["cell"], tuned))
-        }
+        searches = {r.cell: (r, trials) for r in results if r.search and (trials := _trials(r.cell, tuned))}
         if searches:
             mirror = Mirror(uri, f"{suite}-search")
             for cell, trials in searches.values():
@@ -77,16 +78,14 @@ def track_cells(cells: Iterable["Cell"]) -> None:
 
     If the tracking store cannot be used, this prints a warning.
     """
-    from gt_bench.store.shipped_files import read_result
-
     store, uri = Store(), tracking_uri()
-    by_suite: dict[str, list[Result]] = {}
+    by_suite: dict[str, list[CellResult]] = {}
     for cell in cells:
         if result := read_result(Path("results", f"{cell.cell}.json"), cell.cell):
             by_suite.setdefault(cell.suite, []).append(result)
     for suite, found in by_suite.items():
         try:
-            records = {r["digest"]: r for result in found for r in records_of(result, store)}
+            records = {r.digest: r for result in found for r in records_of(result, store)}
             complete(suite, found, records, store=store, only=True)
         except TrackingError as error:
             warn(uri, suite, str(error), "The records are stored")
@@ -95,7 +94,7 @@ def track_cells(cells: Iterable["Cell"]) -> None:
 def track_search(cell: "Cell") -> None:
     """Track the trials of a cell's search in the experiment SUITE-search; print a warning if that is not possible."""
     uri, tuned = tracking_uri(), Path("tuned")
-    named = Named(cell=cell.cell, suite=cell.suite, dataset=cell.dataset, model=cell.model)
+    named = CellNames(cell=cell.cell, suite=cell.suite, dataset=cell.dataset, model=cell.model)
     try:
         rows = _trials(cell.cell, tuned)
         if rows:
@@ -107,14 +106,14 @@ def track_search(cell: "Cell") -> None:
         warn(uri, cell.suite, str(error), "The search is complete")
 
 
-def _put_search(mirror: Mirror, cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path) -> None:
+def _put_search(mirror: Mirror, cell: CellNames, rows: Sequence[Mapping[str, str]], tuned: Path) -> None:
     whole, *trials = tracked_search(cell, rows, tuned)
-    parent = mirror.put(whole, mirror.find("search", cell["cell"]))
+    parent = mirror.put(whole, mirror.find("search", cell.cell))
     kept = {
         parent,
-        *(mirror.put(trial, mirror.find("trial", cell["cell"], trial.tags["gt.digest"]), parent) for trial in trials),
+        *(mirror.put(trial, mirror.find("trial", cell.cell, trial.tags["gt.digest"]), parent) for trial in trials),
     }
-    for run in [r for r in mirror.runs.of(cell["cell"]) if r.info.run_id not in kept]:
+    for run in [r for r in mirror.runs.of(cell.cell) if r.info.run_id not in kept]:
         mirror.delete(run.info.run_id)
 
 

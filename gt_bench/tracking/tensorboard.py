@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gt_bench.schemas import Record, Result
-from gt_bench.tracking.payload import flatten, run_metrics
+from gt_bench.records.cell import CellResult
+from gt_bench.records.run import RunRecord
+from gt_bench.tracking.payload import hyperparameters, run_metrics
 from gt_bench.utils.io import write_bytes
 
 if TYPE_CHECKING:
@@ -51,13 +52,13 @@ class TensorBoard:
         for name, value in values.items():
             self._writers[digest].add_scalar(f"curve/{name}", value, epoch)
 
-    def finish_seed(self, record: Record) -> None:
+    def finish_seed(self, record: RunRecord) -> None:
         """Complete the event files of a run, with its results and hyperparameters."""
         from torch.utils.tensorboard.summary import hparams
 
-        digest, run, metrics = record["digest"], record["deterministic"], run_metrics(record)
-        folder = self._folders.setdefault(digest, self._root / f"seed-{run['seed']}")
-        if [self._first.get(digest)] != run["epochs"]["epoch"][:1]:  # not all epochs were logged by this process
+        digest, run, metrics = record.digest, record.run, run_metrics(record)
+        folder = self._folders.setdefault(digest, self._root / f"seed-{run.seed}")
+        if [self._first.get(digest)] != run.epochs["epoch"][:1]:  # not all epochs were logged by this process
             self._close_writer(digest)
             shutil.rmtree(folder, ignore_errors=True)
         else:
@@ -68,20 +69,20 @@ class TensorBoard:
         for name, points in metrics.items():
             for step, value in points:
                 writer.add_scalar(name, value, step)
-        results = {name: points[-1][1] for name, points in metrics.items() if name.startswith("result/")}
-        for summary in hparams(flatten(run["recipe"]), results):
+        results = {name: points[-1][1] for name, points in metrics.items() if name.startswith(("test/", "val/"))}
+        for summary in hparams(hyperparameters(run.recipe), results):
             writer._get_file_writer().add_summary(summary)
         self._close_writer(digest)
         write_bytes(folder / f"{COMPLETE}.{digest[:12]}", b"")
 
     def close(
-        self, result: Result, records: Sequence[Record],
-        earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Path | None = None,
+        self, result: CellResult, records: Sequence[RunRecord],
+        earlier: Sequence[tuple[CellResult, Sequence[RunRecord]]] = (), store: Path | None = None,
     ) -> None:  # fmt: skip
         """Write the runs of the result that have no complete event files, from their records."""
         for record in records:
-            folder = self._root / f"seed-{record['deterministic']['seed']}"
-            if not (folder / f"{COMPLETE}.{record['digest'][:12]}").exists():
+            folder = self._root / f"seed-{record.run.seed}"
+            if not (folder / f"{COMPLETE}.{record.digest[:12]}").exists():
                 self.finish_seed(record)
 
     def _writer(self, digest: str, purge_step: int) -> "SummaryWriter":

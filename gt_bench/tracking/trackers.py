@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from gt_bench.config.params import RunSettings
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.train_seeds import RunCallback
-from gt_bench.schemas import Record, Result
+from gt_bench.records.cell import CellResult
+from gt_bench.records.events import RunCallback
+from gt_bench.records.run import RunRecord
+from gt_bench.tracking.live import Live
 from gt_bench.tracking.uri import is_installed
 from gt_bench.utils.redact import without_credentials
 
@@ -24,8 +26,8 @@ class Tracker(RunCallback, Protocol):
     """Logs the training of one cell: starts of runs, metrics of epochs, and ends of runs with their records."""
 
     def close(
-        self, result: Result, records: Sequence[Record],
-        earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Path | None = None,
+        self, result: CellResult, records: Sequence[RunRecord],
+        earlier: Sequence[tuple[CellResult, Sequence[RunRecord]]] = (), store: Path | None = None,
     ) -> None:  # fmt: skip
         """Called once after all runs of the cell.
 
@@ -56,13 +58,13 @@ class Trackers:
         """See `Tracker`."""
         self._each(lambda tracker: tracker.log_epoch(digest, epoch, values))
 
-    def finish_seed(self, record: Record) -> None:
+    def finish_seed(self, record: RunRecord) -> None:
         """See `Tracker`."""
         self._each(lambda tracker: tracker.finish_seed(record))
 
     def close(
-        self, result: Result, records: Sequence[Record],
-        earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Path | None = None,
+        self, result: CellResult, records: Sequence[RunRecord],
+        earlier: Sequence[tuple[CellResult, Sequence[RunRecord]]] = (), store: Path | None = None,
     ) -> None:  # fmt: skip
         """See `Tracker`."""
         self._each(lambda tracker: tracker.close(result, records, earlier, store))
@@ -87,7 +89,8 @@ def check_trackers(run: RunSettings) -> None:
         return
     found = find_spec("tensorboard")
     if found is None or found.origin is None:  # without origin: the folder of event files in the working directory
-        raise RecipeError("params.yaml: run.tracking: tensorboard is not installed; run `pip install tensorboard`")
+        remedy = "run `pip install tensorboard`"
+        raise RecipeError("tensorboard is not installed", file="params.yaml", place="run.tracking", remedy=remedy)
 
 
 def open_trackers(
@@ -103,8 +106,6 @@ def open_trackers(
     """
     trackers: dict[str, Tracker] = {}
     if "mlflow" in run.trackers and is_installed():
-        from gt_bench.tracking.live import Live
-
         trackers["mlflow"] = Live(cell, recipe, dataset)
     if "tensorboard" in run.trackers:
         from gt_bench.tracking.tensorboard import TensorBoard

@@ -27,14 +27,14 @@ def workspace_id() -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
-def is_installed(folder: Path = Path("mlruns")) -> bool:
+def is_installed() -> bool:
     """Return whether MLflow is installed; if not, print one line, once per folder."""
     try:
         if find_spec("mlflow"):
             return True
     except ModuleNotFoundError:
         pass
-    note = folder / "not-installed"
+    note = Path("mlruns", "not-installed")
     with contextlib.suppress(OSError, WriteError):
         if not note.exists():
             print(

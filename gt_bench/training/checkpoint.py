@@ -80,7 +80,7 @@ def check_shapes(model: nn.Module, before: dict[str, list[int]]) -> None:
     now = state_shapes(model)
     if now != before:
         name = next(name for name in {**now, **before} if now.get(name) != before.get(name))
-        shown = [str(found[name]) if name in found else "missing" for found in (before, now)]
+        shown = [str(shapes[name]) if name in shapes else "missing" for shapes in (before, now)]
         raise StateError(
             f"model {type(model).__name__}: {name} of its state_dict is {shown[0]} after the constructor and "
             f"{shown[1]} after an epoch: the optimiser does not train it, and a new model cannot load it; create "
@@ -103,9 +103,9 @@ class OutsideState:
             for name, module in model.named_modules()
             if type(module).__module__.partition(".")[0] not in LIBRARIES
         }
-        found = self._found()
-        self._texts = {place: _json_text(value) for place, value in found.items()}
-        self._tensors = {place: (value, value._version) for place, value in found.items() if isinstance(value, Tensor)}
+        state = self._found()
+        self._texts = {place: _json_text(value) for place, value in state.items()}
+        self._tensors = {place: (value, value._version) for place, value in state.items() if isinstance(value, Tensor)}
 
     def read(self) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
         """Returns what has changed, as three dicts with keys such as "module.attribute".
@@ -138,9 +138,9 @@ class OutsideState:
     @torch.no_grad()
     def restore(self, plain: dict[str, Any], replaced: dict[str, Tensor], changed: dict[str, Tensor]) -> None:
         """Restores what `read` returned. Tensors are on the device of the model."""
-        found = self._found()
+        state = self._found()
         for place, saved in (plain | replaced | changed).items():
-            value, (module, _, name) = found.get(place), place.rpartition(".")
+            value, (module, _, name) = state.get(place), place.rpartition(".")
             if isinstance(value, torch.Generator):
                 value.set_state(saved.cpu())
             elif isinstance(value, np.random.Generator):

@@ -29,9 +29,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from gt_bench.training.checkpoint import Checkpoint
-from gt_bench.training.interfaces import Batches, Objective
 from gt_bench.training.loader import seed_of
-from gt_bench.training.trainer import Meter, Run
+from gt_bench.training.runner import Meter
+from gt_bench.training.trainer import Run
 from gt_models.batch import GraphBatch
 
 # seconds within which a process must respond; no process is ahead of the others by more than a step or a checkpoint
@@ -74,7 +74,7 @@ class Share:
         """
         # loopback: the sockets must not be reachable from other machines
         loopback = next(
-            (name for name, found in psutil.net_if_addrs().items() if any(a.address == "127.0.0.1" for a in found)),
+            (name for name, nets in psutil.net_if_addrs().items() if any(a.address == "127.0.0.1" for a in nets)),
             None,
         )
         if loopback is not None:
@@ -120,27 +120,17 @@ def _replace_forward(module: nn.Module, forward: Callable[..., Tensor]) -> None:
     module.forward = forward  # of this instance only
 
 
+@dataclass(eq=False)
 class SharedRun(Run):
     """`Run` in one of several processes. All processes use the same arguments except `share`."""
 
-    def __init__(
-        self,
-        recipe: Any,
-        task: Objective,
-        loader: Batches,
-        build: Callable[[], nn.Module],
-        *,
-        share: Share,
-        recomputed: bool,
-        meter: Meter,
-        checkpoint: Checkpoint,
-        **others: Any,
-    ):
-        super().__init__(
-            recipe, task, SharedBatches(loader, share), share.model(build),
-            meter=SharedMeter(meter, share), checkpoint=SharedCheckpoint(checkpoint, share), **others,
-        )  # fmt: skip
-        self.recomputed = recomputed
+    share: Share = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.loader, self.build = SharedBatches(self.loader, self.share), self.share.model(self.build)
+        self.meter = SharedMeter(self.meter, self.share)
+        self.checkpoint = SharedCheckpoint(self.checkpoint, self.share)
+        super().__post_init__()
 
     def _attempt(self, test: bool) -> bool:
         if super()._attempt(test):  # the other processes are in the middle of a step: all have to start again
@@ -204,7 +194,7 @@ class SharedMeter:
 
     def __init__(self, meter: Meter, share: Share):
         self.meter, self.share = meter, share
-        self.totals = meter.totals  # seconds by kind of work, of rank 0
+        self.totals, self.sessions = meter.totals, meter.sessions  # of rank 0
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:

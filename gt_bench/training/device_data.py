@@ -144,11 +144,11 @@ def _arrays(packed: Packed) -> dict[str, Tensor]:
 
 def _by_batch(reduce: np.ufunc, values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Reduces consecutive values of each batch, [sum lengths] -> [batches]; 0 for a batch without graphs."""
-    found = np.zeros(len(lengths), values.dtype)
+    reduced = np.zeros(len(lengths), values.dtype)
     starts, filled = lengths.cumsum() - lengths, lengths > 0
     if filled.any():
-        found[filled] = reduce.reduceat(values, starts[filled])
-    return found
+        reduced[filled] = reduce.reduceat(values, starts[filled])
+    return reduced
 
 
 def _features(values: Tensor, dim: int | list[int] | None) -> Tensor:

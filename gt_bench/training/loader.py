@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import random
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -32,6 +33,15 @@ def free_bytes(device: torch.device) -> int:
 def seed_of(*parts: Any) -> int:
     """Returns a 63-bit seed derived from any values, for example (purpose, seed of the run, epoch)."""
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big") >> 1
+
+
+def seed_generators(device: torch.device, *parts: Any) -> None:
+    """Seeds the generators of torch, NumPy and Python: a user-supplied model may use any of them."""
+    seed = seed_of(*parts)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    # on the CPU, torch.manual_seed would spend half a millisecond on other devices
+    (torch.manual_seed if device.type != "cpu" else torch.default_generator.manual_seed)(seed)
 
 
 def plan_batches(

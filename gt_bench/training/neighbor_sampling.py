@@ -55,13 +55,13 @@ class NeighborSampler:
             rng: random numbers.
         """
         frontier = targets.cpu().numpy()
-        found = np.zeros(self.batch.num_nodes, dtype=bool)
+        visited = np.zeros(self.batch.num_nodes, dtype=bool)
         nodes, edges = [frontier], []
         for limit in (*neighbors, 0):
-            found[frontier] = True
+            visited[frontier] = True
             edges.append(self._drawn(frontier, limit, rng))
             reached = distinct(self.source[edges[-1]])
-            frontier = reached[~found[reached]]
+            frontier = reached[~visited[reached]]
             nodes.append(frontier)
         device = self.batch.x.device
         kept = torch.from_numpy(np.sort(np.concatenate(edges))).to(device)  # in the order of the graph

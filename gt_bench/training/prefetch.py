@@ -82,6 +82,6 @@ def _map(batch: GraphBatch, change: Callable[[Tensor], Tensor]) -> GraphBatch:
     sizes: dict[str, Any] = {
         name: batch.__dict__[name] for name in ("max_nodes", "max_edges", "num_pairs") if name in batch.__dict__
     }
-    found = replace(batch, **{field.name: of(getattr(batch, field.name)) for field in fields(batch)})
-    found.__dict__.update(sizes)
-    return found
+    mapped = replace(batch, **{field.name: of(getattr(batch, field.name)) for field in fields(batch)})
+    mapped.__dict__.update(sizes)
+    return mapped

@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-FILE = "weights.safetensors"
+from gt_bench.records.run import WEIGHTS
 
 
 @torch.no_grad()
@@ -27,7 +27,7 @@ def load_weights(model: nn.Module, folder: Path, how: Literal["all", "common"]) 
     Raises:
         ValueError: the models do not match, or the file is missing or damaged.
     """
-    path = folder / FILE
+    path = folder / WEIGHTS
     try:
         source = load_file(path)
     except (FileNotFoundError, SafetensorError) as error:

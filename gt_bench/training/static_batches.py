@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gt_bench.schemas import StaticReport
+from gt_bench.records.run import StaticReport
 from gt_bench.training.loader import Loader
 from gt_bench.utils.errors import UserError
 from gt_models import kernels
@@ -133,10 +133,10 @@ def pad(batch: GraphBatch, sizes: Sizes) -> PaddedBatch:
     Returns:
         A batch of these sizes.
     """
-    found, device = Sizes.of(batch), batch.ptr.device
-    graphs, nodes, edges = sizes.graphs - found.graphs, sizes.nodes - found.nodes, sizes.edges - found.edges
-    ends = found.nodes + torch.arange(1, graphs + 1, device=device) * nodes // graphs
-    loops = found.nodes + torch.arange(edges, device=device) * nodes // max(edges, 1)
+    actual, device = Sizes.of(batch), batch.ptr.device
+    graphs, nodes, edges = sizes.graphs - actual.graphs, sizes.nodes - actual.nodes, sizes.edges - actual.edges
+    ends = actual.nodes + torch.arange(1, graphs + 1, device=device) * nodes // graphs
+    loops = actual.nodes + torch.arange(edges, device=device) * nodes // max(edges, 1)
     padded = PaddedBatch(
         _extend(batch.x, sizes.nodes),
         torch.cat([batch.edge_index, loops.expand(2, -1)], 1),
@@ -187,8 +187,10 @@ class MaskedBatchNorm(nn.BatchNorm1d):
             return super().forward(x)
         if x.dim() != 2 or x.size(0) not in self.rows.padded:
             raise StaticError(
-                f"batch.static: a BatchNorm layer has values of shape {list(x.shape)}, but the graphs, nodes, edges "
-                f"and pairs of the batch are {self.rows.padded}: padding cannot be left out; remove batch.static"
+                f"a BatchNorm layer has values of shape {list(x.shape)}, but the graphs, nodes, edges and pairs of the "
+                f"batch are {self.rows.padded}: padding cannot be left out",
+                place="batch.static",
+                remedy="remove batch.static",
             )
         counts, running_mean, running_var = self.rows.counts, self.running_mean, self.running_var
         assert counts is not None
@@ -238,11 +240,11 @@ def choose_sizes(batches: Sequence[Sizes], count: int) -> list[Sizes]:
             )
             for i in range(len(tops))
         ]
-    found: list[Sizes] = []
+    chosen: list[Sizes] = []
     for i in best[-1][1]:
         group = [sizes for sizes in ordered if sizes.nodes <= tops[i]]
-        found.append(_around(group))
-    return found
+        chosen.append(_around(group))
+    return chosen
 
 
 def _around(group: Sequence[Sizes]) -> Sizes:
@@ -268,10 +270,10 @@ def _around(group: Sequence[Sizes]) -> Sizes:
         largest["max_edges"],
         *(_edges_per_graph(edges - sizes.edges, padding, dummies) for sizes, padding, dummies in rest),
     )
-    found = Sizes(graphs, nodes, edges, pairs, _round_up(max_nodes), _round_up(max_edges))
-    while not all(found.fits(sizes) for sizes in group):  # another number of nodes has other pairs
-        found = replace(found, pairs=_free(found.pairs + 1, {graphs, nodes, edges}))
-    return found
+    fitting = Sizes(graphs, nodes, edges, pairs, _round_up(max_nodes), _round_up(max_edges))
+    while not all(fitting.fits(sizes) for sizes in group):  # another number of nodes has other pairs
+        fitting = replace(fitting, pairs=_free(fitting.pairs + 1, {graphs, nodes, edges}))
+    return fitting
 
 
 def _round_up(value: int) -> int:
@@ -294,11 +296,11 @@ def sizes_of_batches(loader: Loader) -> list[Sizes]:
     nodes, edges = packed.sizes.numpy(), packed.array("edge_ptr").long().diff().numpy()
     plans = [plan for epoch in range(EPOCHS) for plan in loader.training_plan(epoch)]
     plans += [plan for part in ("val", "test") for plan in loader.evaluation_plan(part)]
-    found = []
+    of_batches = []
     for plan in plans:
         n, e = nodes[plan.numpy()], edges[plan.numpy()]
-        found.append(Sizes(*map(int, (len(plan), n.sum(), e.sum(), (n**2).sum(), n.max(), e.max()))))
-    return found
+        of_batches.append(Sizes(*map(int, (len(plan), n.sum(), e.sum(), (n**2).sum(), n.max(), e.max()))))
+    return of_batches
 
 
 class StaticForward:
@@ -334,8 +336,8 @@ class StaticForward:
 
     def __call__(self, batch: GraphBatch) -> Tensor:
         """Returns the output of the model for a batch, without rows of padding."""
-        found = Sizes.of(batch)
-        sizes = found if self.sizes is None else next((sizes for sizes in self.sizes if sizes.fits(found)), None)
+        actual = Sizes.of(batch)
+        sizes = actual if self.sizes is None else next((sizes for sizes in self.sizes if sizes.fits(actual)), None)
         self.rows.padded = None
         if sizes is None:
             self.batches["unpadded"] += 1
@@ -343,21 +345,23 @@ class StaticForward:
         if self.sizes is None:
             self.batches["one size"] += 1
             return self._timed(batch, sizes, None)
-        if found.graphs == 1 and self.model.training and self.has_norm:
+        if actual.graphs == 1 and self.model.training and self.has_norm:
             # what torch's BatchNorm raises for one row
             raise ValueError("Expected more than 1 value per channel when training, got a batch of one graph")
         self.batches["padded"] += 1
         self.rows.padded = sizes.rows()
-        counts = torch.tensor(found.rows(), dtype=torch.float64)
+        counts = torch.tensor(actual.rows(), dtype=torch.float64)
         if batch.ptr.device.type == "cuda":
             counts = counts.pin_memory().to(batch.ptr.device, non_blocking=True)
         output = self._timed(pad(batch, sizes), sizes, counts)
         if output.size(0) not in sizes.rows():
             raise StaticError(
-                f"batch.static: the model returns {output.size(0)} rows, but the graphs, nodes, edges and pairs of the "
-                f"batch are {sizes.rows()}: padding cannot be cut off; remove batch.static"
+                f"the model returns {output.size(0)} rows, but the graphs, nodes, edges and pairs of the batch are "
+                f"{sizes.rows()}: padding cannot be cut off",
+                place="batch.static",
+                remedy="remove batch.static",
             )
-        return output[: found.rows()[sizes.rows().index(output.size(0))]]
+        return output[: actual.rows()[sizes.rows().index(output.size(0))]]
 
     def _timed(self, batch: GraphBatch, sizes: Sizes, counts: Tensor | None) -> Tensor:
         if not self.mode:
@@ -370,17 +374,17 @@ class StaticForward:
         try:
             output = self.run(*_tensors(batch), sizes, counts)
         except torch._dynamo.exc.TorchDynamoException as error:
-            raise StaticError(
-                f"compile: torch.compile fails ({str(error).strip().splitlines()[0]:.300}); remove compile from the "
-                "recipe"
-            ) from error
+            problem = f"torch.compile fails ({str(error).strip().splitlines()[0]:.300})"
+            raise StaticError(problem, place="compile", remedy="remove compile from the recipe") from error
         if new := _graphs() - before:
             self.seconds += time.perf_counter() - began
             self.compilations += new
             if self.compilations > COMPILATIONS:
                 raise StaticError(
-                    f"compile: the model was compiled {self.compilations} times, at most {COMPILATIONS} are expected: "
-                    "its code depends on more than the sizes of the batch; remove compile from the recipe"
+                    f"the model was compiled {self.compilations} times, at most {COMPILATIONS} are expected: its code "
+                    "depends on more than the sizes of the batch",
+                    place="compile",
+                    remedy="remove compile from the recipe",
                 )
         # memory of a replayed graph is written again by the next step
         return output if torch.is_grad_enabled() else output.clone()
@@ -406,16 +410,17 @@ class StaticForward:
 
     def report(self) -> StaticReport:
         """Returns the part of a record about padding and compilation."""
-        found: StaticReport = {
-            "mode": self.mode,
-            "compilations": self.compilations,
-            "compile_seconds": round(self.seconds, 3),
-            "sizes": [list(sizes.rows()) for sizes in self.sizes or ()],
-            "batches": dict(self.batches),
-        }
-        if self.replays:
-            found["not_replayed"] = _skips() - self.skips_before  # also those of the backward pass
-        return found
+        content = StaticReport(
+            mode=self.mode,
+            compilations=self.compilations,
+            compile_seconds=round(self.seconds, 3),
+            sizes=[list(sizes.rows()) for sizes in self.sizes or ()],
+            batches=dict(self.batches),
+        )
+        if not self.replays:
+            return content
+        # also those of the backward pass
+        return content.model_copy(update={"not_replayed": _skips() - self.skips_before})
 
 
 def _tensors(batch: GraphBatch) -> tuple[Any, ...]:

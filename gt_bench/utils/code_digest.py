@@ -9,12 +9,12 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gt_bench.utils.io import WriteError, write_json
+from gt_bench.utils.io import WriteError, write_bytes
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gt_bench", "gt_models")
@@ -32,10 +32,13 @@ def code_digest(modules: Iterable[str], root: Path = ROOT, packages: Collection[
     Raises:
         ModuleNotFoundError: one of `modules` does not exist.
     """
-    names = sorted(closure(modules, root))
-    if packages:
-        names = [name for name in names if any(f"{name}.".startswith(f"{package}.") for package in packages)]
-    lines = [f"{name} {_read(path).digest}\n" for name in names if (path := source_file(name, root))]
+    files = _closure(modules, root)
+    names = [
+        name
+        for name in sorted(files)
+        if not packages or any(f"{name}.".startswith(f"{package}.") for package in packages)
+    ]
+    lines = [f"{name} {_read(files[name]).digest}\n" for name in names]
     _save_parsed()
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -46,27 +49,29 @@ def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:
     Raises:
         ModuleNotFoundError: one of `modules` does not exist.
     """
-    todo, seen = list(modules), set[str]()
+    return set(_closure(modules, root))
+
+
+def _closure(modules: Iterable[str], root: Path) -> dict[str, Path]:
+    """Return {name: file} of `closure`."""
+    todo, files = list(modules), dict[str, Path]()
     for name in todo:
         if source_file(name, root) is None:
             raise ModuleNotFoundError(f"no module {name} under {root}")
     while todo:
         name = todo.pop()
-        if name not in seen:
-            seen.add(name)
+        if name not in files and (path := source_file(name, root)):
+            files[name] = path
             todo += _imports(name, root)
-    return seen
+    return files
 
 
-def imported_packages(modules: Iterable[str], root: Path = ROOT) -> set[str]:
-    """Return the third-party top-level packages that these project modules import anywhere in their source."""
-    paths = [path for name in modules if (path := source_file(name, root))]
-    bases = {base.partition(".")[0] for path in paths for base, _ in _read(path).imports}
-    return bases - {"", *PACKAGES}  # "": relative imports
-
-
+@cache
 def source_file(module: str, root: Path = ROOT) -> Path | None:
-    """Return the file of a project module; None if there is none."""
+    """Return the file of a project module as of the first call; None if there is none.
+
+    A process that shows all results asks for 1,000 names 13 times each, which would take a second.
+    """
     base = root.joinpath(*module.split("."))
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
 
@@ -74,13 +79,21 @@ def source_file(module: str, root: Path = ROOT) -> Path | None:
 def imports(text: str | bytes | ast.AST) -> list[tuple[str, tuple[str, ...]]]:
     """Return (module, imported names) of every import in a source text; relative modules begin with their dots."""
     tree = text if isinstance(text, ast.AST) else ast.parse(text)
-    found: list[tuple[str, tuple[str, ...]]] = []
-    for node in ast.walk(tree):
+    imported: list[tuple[str, tuple[str, ...]]] = []
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
-            found += [(alias.name, ()) for alias in node.names]
+            imported += [(alias.name, ()) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found.append(("." * node.level + (node.module or ""), tuple(alias.name for alias in node.names)))
-    return found
+            imported.append(("." * node.level + (node.module or ""), tuple(alias.name for alias in node.names)))
+    return imported
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements. `ast.walk` also yields expressions: of 190 modules it takes 0.3 seconds longer."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, field, ()):
+            yield child
+            yield from _statements(child)
 
 
 def meaning(text: str | bytes | ast.AST) -> str:
@@ -99,14 +112,14 @@ def _imports(name: str, root: Path) -> list[str]:
     if path is None:
         return []
     package = (name if path.name == "__init__.py" else name.rpartition(".")[0]).split(".")
-    found: list[str] = []
+    modules: list[str] = []
     for base, names in _read(path).imports:
         if level := len(base) - len(base.lstrip(".")):
             base = ".".join(filter(None, [*package[: len(package) - level + 1], base.lstrip(".")]))
         if base.split(".")[0] in PACKAGES:
             # `from package import module` names a module; `from module import thing` names the module itself
-            found += [f"{base}.{n}" if source_file(f"{base}.{n}", root) else base for n in names] or [base]
-    return [f for f in found if source_file(f, root)]
+            modules += [f"{base}.{n}" if source_file(f"{base}.{n}", root) else base for n in names] or [base]
+    return [f for f in modules if source_file(f, root)]
 
 
 class _Source(NamedTuple):
@@ -165,7 +178,8 @@ def _save_parsed() -> None:
     if _new:
         _new.clear()
         with contextlib.suppress(WriteError):  # an installed package may be read-only
-            write_json(PARSED, {"parser": _parser(), "files": _parsed()})
+            # without an indent json is written in C: a process that parses all models writes 17 times
+            write_bytes(PARSED, json.dumps({"parser": _parser(), "files": _parsed()}).encode())
 
 
 def _dump(node: object) -> str:

@@ -26,10 +26,10 @@ def without_git_user() -> Iterator[str]:
     if not any((folder / ".git").exists() for folder in (here, *here.parents)) or "GIT_AUTHOR_EMAIL" in os.environ:
         return
     try:
-        found = subprocess.run(["git", "config", "user.email"], capture_output=True, encoding="utf-8", check=False)
+        answer = subprocess.run(["git", "config", "user.email"], capture_output=True, encoding="utf-8", check=False)
     except FileNotFoundError:
         return
-    if not found.stdout.strip():
+    if not answer.stdout.strip():
         yield (
             "git has no user: `dvc exp run` and `git commit` will fail; "
             "run `git config user.name NAME` and `git config user.email EMAIL`"

@@ -32,6 +32,7 @@ def loaded(entry: EntryPoint, error_type: type[UserError], expected: str) -> obj
     except Exception as error:  # a package may raise anything
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise error_type(
-            f"{described(entry)} does not load: {frame.filename}, line {frame.lineno}: {type(error).__name__}: "
-            f"{error}; expected {expected}; correct its pyproject.toml or reinstall it"
+            f"does not load: {frame.filename}, line {frame.lineno}: {type(error).__name__}: {error}",
+            file=described(entry),
+            remedy=f"expected {expected}; correct its pyproject.toml or reinstall it",
         ) from error

@@ -74,7 +74,7 @@ def markdown_line(texts: Iterable[str]) -> str:
 
 
 def print_json(content: object) -> None:
-    """Print JSON as documented in docs/json.md."""
+    """Print JSON as documented in docs/json_output.md."""
     print(json.dumps(_finite(content), indent=1, allow_nan=False))
 
 

@@ -73,7 +73,7 @@ def atomic_file(path: Path) -> Iterator[str]:
         target = Path(os.path.realpath(path))
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.stat(path).st_mode):
-                raise WriteError(f"{path}: not a regular file; choose another name")
+                raise WriteError("not a regular file", file=path, remedy="choose another name")
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = new_file(target)
         try:
@@ -92,8 +92,9 @@ def write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = DISK_FULL if is_disk_full(error) else f"cannot be written ({error.strerror}); {FIX_AND_RETRY}"
-        raise WriteError(f"{path}: {reason}") from error
+        if is_disk_full(error):
+            raise WriteError(DISK_FULL, file=path) from error
+        raise WriteError(f"cannot be written ({error.strerror})", file=path, remedy=FIX_AND_RETRY) from error
 
 
 def new_file(path: Path) -> str:
@@ -127,10 +128,10 @@ def read_bytes(path: str | Path, at_most: int = 1 << 28) -> bytes:
         OSError: as `open` raises it.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        found = os.fstat(file.fileno())
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(file.fileno())
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise UnfitFile("not a regular file, but a device, a FIFO or a link to one")
         content = file.read(at_most + 1)
     if len(content) > at_most:
@@ -156,9 +157,9 @@ def check_once(path: Path, last_check: Path, check: Callable[[], None], known: M
         check: raises an exception if the content of the file is wrong.
         known: what the content is compared with, which is recorded too.
     """
-    found = path.stat()
-    state: dict[str, int | str] = {"inode": found.st_ino, "bytes": found.st_size}
-    state |= {"mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns, **(known or {})}
+    status = path.stat()
+    state: dict[str, int | str] = {"inode": status.st_ino, "bytes": status.st_size}
+    state |= {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns, **(known or {})}
     with contextlib.suppress(OSError, ValueError):
         if json.loads(last_check.read_bytes()) == state:
             return

@@ -25,12 +25,12 @@ def sweep(*folders: Path, everywhere: bool = False, older_than: float = ABANDONE
     for folder in folders:
         for path in list(folder.rglob(".*") if everywhere else folder.glob(".*")):
             with contextlib.suppress(FileNotFoundError):  # renamed by its writer, or removed with its folder
-                if NAME.fullmatch(path.name) and time.time() - _changed(path) > older_than:
+                if (
+                    NAME.fullmatch(path.name)
+                    and time.time()
+                    - max(entry.lstat().st_mtime for entry in [path, *(path.rglob("*") if path.is_dir() else ())])
+                    > older_than
+                ):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                     removed.append(path)
     return removed
-
-
-def _changed(path: Path) -> float:
-    """Return when `path`, or anything in it, was last written."""
-    return max(one.lstat().st_mtime for one in [path, *(path.rglob("*") if path.is_dir() else ())])

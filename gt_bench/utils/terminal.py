@@ -3,7 +3,7 @@
 import os
 import sys
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from rich.console import Console
 
@@ -19,24 +19,12 @@ def console() -> Console:
 def print_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], *priority: str, wrapped: Collection[str] = (),
     right: Collection[str] = (), title: str | None = None, files: str = "", bold: Collection[int] = (),
-    stacks: Sequence[Sequence[str]] = (), shorter: Mapping[str, Sequence[str]] | None = None,
+    always: Collection[str] = (), above: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Print a table that fits the terminal.
-
-    Args:
-        names: as in `gt_bench.utils.column_widths.fitting_table`.
-        rows: as in `fitting_table`.
-        priority: names of columns in the order in which they get space.
-        wrapped: as in `fitting_table`.
-        right: as in `fitting_table`.
-        title: as in `fitting_table`.
-        files: as in `fitting_table`.
-        bold: as in `fitting_table`.
-        stacks: as in `fitting_table`.
-        shorter: as in `fitting_table`.
-    """
+    """Print `gt_bench.utils.column_widths.fitting_table` as wide as the terminal; arguments as there."""
     out = console()
-    out.print(fitting_table(names, rows, out.width, priority, wrapped, right, title, files, bold, stacks, shorter))
+    table = fitting_table(names, rows, out.width, priority, wrapped, right, title, files, bold, always, above)
+    out.print(table, soft_wrap=True)
 
 
 def print_wrapped(line: str) -> None:

@@ -24,14 +24,14 @@ def source_files(path: Path, root: Path | None = None) -> dict[str, Path]:
     path = path.resolve()
     root = path.parent if root is None else root.resolve()
     tree = root / path.relative_to(root).parts[0] if path.parent != root else root
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     todo = [path]
     while todo:
         file = todo.pop()
         name = file.relative_to(root).as_posix()
-        if name in found:
+        if name in files:
             continue
-        found[name] = file
+        files[name] = file
         for module in _imported(file.read_bytes()):
             level = len(module) - len(module.lstrip("."))
             parts = [part for part in module.split(".") if part]
@@ -42,8 +42,10 @@ def source_files(path: Path, root: Path | None = None) -> dict[str, Path]:
             for part in parts:  # importing a.b.c also executes a/__init__.py and a/b/__init__.py
                 place = place / part
                 places += [place / "__init__.py", place.with_suffix(".py")]
-            todo += [one for one in places if _counts(one, tree)]
-    return found
+            todo += [
+                one for one in places if (one.is_file() and one.is_relative_to(tree) and tree.name not in INSTALLED)
+            ]
+    return files
 
 
 def source_digest(path: Path, root: Path | None = None) -> str:
@@ -58,10 +60,6 @@ def project_modules(files: dict[str, Path]) -> list[str]:
     found = {module for file in files.values() for module in _imported(file.read_bytes())}
     own = {module for module in found if module.split(".")[0] in PACKAGES}
     return sorted(module for module in own.difference(PACKAGES) if source_file(module))
-
-
-def _counts(file: Path, tree: Path) -> bool:
-    return file.is_file() and file.is_relative_to(tree) and tree.name not in INSTALLED
 
 
 @lru_cache(maxsize=512)  # the page of results asks for the same files 150 times

@@ -52,9 +52,8 @@ def _declared(path: Path, _mtime: int) -> int:
             continue
         value = node.value.value if isinstance(node.value, ast.Constant) else None
         if type(value) is not int or value < 1:
-            raise VersionError(
-                f"{path}, line {node.lineno}: invalid VERSION; expected a positive integer literal: VERSION = 2"
-            )
+            remedy = "expected a positive integer literal: VERSION = 2"
+            raise VersionError("invalid VERSION", file=path, place=f"line {node.lineno}", value=value, remedy=remedy)
         return value
     return 1
 

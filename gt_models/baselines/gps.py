@@ -31,6 +31,8 @@ from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.layers.transformer import SelfAttention
 from gt_models.registry import register_model
 
+VERSION = 2  # since gradients flow through the stabiliser of the random features
+
 LOCAL_LAYERS = ("gin", "gat", "gcn", "none")
 ATTENTIONS = ("softmax", "performer", "none")
 
@@ -207,9 +209,8 @@ class GPSLayer(nn.Module):
         self.local = _local_layer(local_layer, hidden_dim, num_heads, with_edges)
         self.local_norm = None if self.local is None else kind(hidden_dim)
         arguments = (hidden_dim, num_heads, attn_dropout, attention, num_features, redraw_interval)
-        # deviates: with Performer no gradient flows through the stabiliser of features; in the authors' code it does
-        # (graphgps/layer/performer_layer.py, `softmax_kernel`), which differs by terms with eps
-        self.attention = None if attention == "none" else SelfAttention(*arguments)
+        # as in the authors' code (graphgps/layer/performer_layer.py), gradients flow through the stabiliser
+        self.attention = None if attention == "none" else SelfAttention(*arguments, detach=False)
         self.attn_norm = None if self.attention is None else kind(hidden_dim)
         self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, 2 * hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
         self.ffn_norm = kind(hidden_dim)

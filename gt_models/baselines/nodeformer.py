@@ -24,6 +24,8 @@ from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.performer import RandomFeatures, linear_attention
 from gt_models.registry import register_model
 
+VERSION = 2  # since gradients flow through the stabiliser of the random features
+
 
 @register_model(
     "nodeformer",
@@ -172,8 +174,7 @@ class NodeFormerAttention(nn.Module):
         self.query, self.key, self.value = (nn.Linear(hidden_dim, hidden_dim * num_heads) for _ in range(3))
         self.out = nn.Linear(hidden_dim * num_heads, hidden_dim)
         # deviates: the implementation draws features again in evaluation too, with a seed from the sum of the queries;
-        # there the last ones stay. No gradient flows through the stabiliser of features; in the implementation
-        # (nodeformer.py, `softmax_kernel_transformation`) it does, which differs by terms with eps
+        # here the last ones stay
         self.features = RandomFeatures(hidden_dim, num_features, redraw_interval, eps=1e-6)
         self.counts_forwards = True
         self.bias = nn.Parameter(torch.empty(bias_order, num_heads)) if bias_order else None

@@ -225,8 +225,8 @@ class HigherOrderAttention(nn.Module):
             queries, keys, values = ({c: widened(x) for c, x in xs.items()} for xs in (queries, keys, values))
             stabilizers = self.key_stabilizers(keys, support, features) if features.kernel == "softmax" else {}
             for c in self.classes:
-                phi_query = features(take(queries[c], self.query_rows(support, c)), True, detach=False)
-                phi_key = features(keys[c], False, stabilizer=stabilizers.get(c), detach=False)
+                phi_query = features(take(queries[c], self.query_rows(support, c)), True)
+                phi_key = features(keys[c], False, stabilizer=stabilizers.get(c))
                 found[c] = grouped_attention(
                     phi_query, take(phi_key, self.key_rows(support, c)), values[c][self.entries(support, c)],
                     *support.groups(c, self.sums_all_patterns(c)),

@@ -29,6 +29,7 @@ class RandomFeatures(nn.Module):
         redraw_interval: `step()` draws a new projection before every `redraw_interval` training forwards; None: never.
         kernel: "softmax" (`softmax_kernel`) or "relu" (`relu_kernel`).
         eps: the constant added to each feature; None is the kernel's own (1e-4 softmax, 1e-3 relu).
+        detach: whether no gradient flows through the stabiliser, see `softmax_kernel`.
     """
 
     projection: Tensor
@@ -40,6 +41,7 @@ class RandomFeatures(nn.Module):
         redraw_interval: int | None = 1000,
         kernel: str = "softmax",
         eps: float | None = None,
+        detach: bool = False,
     ):
         super().__init__()
         if kernel not in ("softmax", "relu"):
@@ -48,7 +50,7 @@ class RandomFeatures(nn.Module):
             raise ValueError(
                 f"redraw_interval {redraw_interval}: give a positive number of training forwards, or None for never"
             )
-        self.head_dim, self.redraw_interval, self.kernel = head_dim, redraw_interval, kernel
+        self.head_dim, self.redraw_interval, self.kernel, self.detach = head_dim, redraw_interval, kernel, detach
         self.num_features = num_features_default(head_dim) if num_features is None else num_features
         self.eps = {"softmax": 1e-4, "relu": 1e-3}[kernel] if eps is None else eps
         self.register_buffer("projection", torch.empty(self.num_features, head_dim))
@@ -109,17 +111,16 @@ class RandomFeatures(nn.Module):
         mask: Tensor | None = None,
         stabilizer: Tensor | None = None,
         projection: Tensor | None = None,
-        detach: bool = True,
     ) -> Tensor:
         """`u` [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens.
 
-        `stabilizer`, `detach`: see `softmax_kernel`. `projection`: that of the forward pass, for what is computed again
+        `stabilizer`: see `softmax_kernel`. `projection`: that of the forward pass, for what is computed again
         in the backward pass; None: the current one.
         """
         projection = self.projection if projection is None else projection
         if self.kernel == "relu":
             return relu_kernel(u, projection, self.eps, mask=mask)
-        return softmax_kernel(u, projection, is_query, self.eps, mask=mask, stabilizer=stabilizer, detach=detach)
+        return softmax_kernel(u, projection, is_query, self.eps, mask=mask, stabilizer=stabilizer, detach=self.detach)
 
 
 def softmax_kernel(
@@ -130,7 +131,7 @@ def softmax_kernel(
     *,
     mask: Tensor | None = None,
     stabilizer: Tensor | None = None,
-    detach: bool = True,
+    detach: bool = False,
 ) -> Tensor:
     """Positive features of the softmax kernel (FAVOR+, Lemma 1).
 
@@ -231,8 +232,11 @@ def _performer_in_chunks(
     masks = [None if mask is None else mask[..., s] for s in places]
     stabilizer, projection = None, features.projection
     if features.kernel == "softmax":  # the maximum over all keys, before any of their features
-        with torch.no_grad():
-            seen = [key_maximum(k[..., s, :], projection, m) for s, m in zip(places, masks, strict=True)]
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not features.detach):
+            seen = [
+                checkpoint(key_maximum, k[..., s, :], projection, m, use_reentrant=False)
+                for s, m in zip(places, masks, strict=True)
+            ]
             stabilizer = torch.stack(seen).amax(0)  # [..., 1, 1]
 
     def keys(k_part: Tensor, v_part: Tensor, m: Tensor | None) -> tuple[Tensor, Tensor]:

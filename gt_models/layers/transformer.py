@@ -116,6 +116,8 @@ class SelfAttention(nn.Module):
         attention: "softmax", or "performer" for FAVOR+ (linear in tokens).
         num_features: random features per head (Performer); None is int(d_h ln d_h).
         redraw_interval: training forwards between two draws of the features (Performer); None keeps the first.
+        detach: whether no gradient flows through the stabiliser of the features (Performer), as in performer-pytorch's
+            `softmax_kernel`, which TokenGT's code calls.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class SelfAttention(nn.Module):
         attention: str = "softmax",
         num_features: int | None = None,
         redraw_interval: int | None = 1000,
+        detach: bool = True,
     ):
         super().__init__()
         if attention not in ATTENTIONS:
@@ -144,7 +147,9 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(hidden_dim, 3 * hidden_dim)
         self.out = nn.Linear(hidden_dim, hidden_dim)
         head_dim = hidden_dim // num_heads
-        self.features = RandomFeatures(head_dim, num_features, redraw_interval) if attention == "performer" else None
+        self.features = (
+            RandomFeatures(head_dim, num_features, redraw_interval, detach=detach) if attention == "performer" else None
+        )
         self.softmax = SoftmaxAttention(num_heads, attn_dropout) if attention == "softmax" else None
 
     def forward(self, x: Tensor, packing: Packing, first_only: bool = False) -> Tensor:

@@ -5,8 +5,15 @@ from typing import Literal
 
 from gt_bench.claims.checks.findings import load_cases, not_computed, partial_values
 from gt_bench.claims.checks.registry import CheckResult, register_check
-from gt_bench.claims.experiments.registry import module_of
 
+# cells of the cases of experiments/attention_maps.py and attention_distance.py, and the case that decides nothing
+MAPS = {
+    f"{tokens}, {name}": f"tokengt/ba-equivariant-basis-{tokens}/tokengt-attention-{identifiers}-type"
+    for tokens in ("sparse", "dense")
+    for name, identifiers in (("ORF", "orf"), ("Lap", "lap"))
+}
+DISTANCES = {"PCQM4Mv2, ORF": "tokengt/pcqm4mv2/tokengt-orf", "PCQM4Mv2, Lap": "tokengt/pcqm4mv2/tokengt-lap"}
+STAND_IN = "stand-in"
 # sharpness of experiments/equivariant_layers.py that is reported in addition to the last one
 SHARP = 5
 
@@ -114,9 +121,7 @@ def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> CheckRes
     Returns:
         False if a map is nearest to another tensor. None if the shares are smaller, or runs are missing.
     """
-    cells = module_of("attention_maps").CELLS
-    stand_in = module_of("attention_maps").STAND_IN
-    found = partial_values("attention_maps", [*cases, stand_in])
+    found = partial_values("attention_maps", [*cases, STAND_IN], [*MAPS, STAND_IN])
     other = {case: [h for h, basis in enumerate(value["nearest"]) if h != basis] for case, value in found.items()}
     said = "; ".join(
         f"{case}: {15 - len(other[case])} of 15 heads nearest to their own tensor, on its entries "
@@ -127,7 +132,7 @@ def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> CheckRes
     if any(other[case] for case in cases if case in found):
         return CheckResult(False, said, confirmed=True)
     if missing := [case for case in cases if case not in found]:
-        return not_computed("attention_maps", missing, [cells[case] for case in missing], said)
+        return not_computed("attention_maps", missing, [MAPS[case] for case in missing], said)
     return CheckResult(
         True if min(min(found[case]["share"]) for case in cases) >= share else None, said, confirmed=True
     )
@@ -150,9 +155,7 @@ def attention_distances(
     Returns:
         The result. The stand-in run is reported and does not decide.
     """
-    cells = module_of("attention_distance").CELLS
-    stand_in = module_of("attention_distance").STAND_IN
-    found = partial_values("attention_distance", list(cells))
+    found = partial_values("attention_distance", [*DISTANCES, STAND_IN], [*DISTANCES, STAND_IN])
     shares = {
         case: [[head / value["uniform"] for head in layer] for layer in value["distance"]]
         for case, value in found.items()
@@ -163,11 +166,10 @@ def attention_distances(
         f"{', '.join(f'{min(layer):.2f} to {max(layer):.2f}' for layer in layers)}"
         for case, layers in shares.items()
     )
-    papers = [case for case in cells if case != stand_in]
-    if missing := [case for case in papers if case not in found]:
-        return not_computed("attention_distance", missing, [cells[case] for case in missing], said_of)
+    if missing := [case for case in DISTANCES if case not in found]:
+        return not_computed("attention_distance", missing, [DISTANCES[case] for case in missing], said_of)
     right: list[bool | None] = []
-    for case in papers:
+    for case in DISTANCES:
         layers = shares[case]
         half, quarter = len(layers) // 2, max(1, len(layers) // 4)
         upper, lower = ([head for layer in part for head in layer] for part in (layers[half:], layers[:half]))
@@ -183,6 +185,6 @@ def attention_distances(
         elif said == "lowest":
             right.append(max(lowest) >= far and min(lowest) <= near)
     if said == "spread":
-        orf, lap = (fmean(pstdev(layer) for layer in shares[case]) for case in papers)
+        orf, lap = (fmean(pstdev(layer) for layer in shares[case]) for case in DISTANCES)
         right.append(lap > orf)
     return CheckResult(False if False in right else None if None in right else True, said_of, confirmed=True)

@@ -5,7 +5,6 @@ from torch import nn
 
 from benchmarks import fast_paths
 from gt_models.kernels import forms_taken, use
-from gt_models.kernels.dispatch import OPERATIONS
 from gt_models.kernels.dropout import draw_seed, drop
 from gt_models.layers.dropout import Dropout
 
@@ -36,20 +35,3 @@ def test_the_next_form_of_an_operation_is_used():
         assert fast_paths.taken_by(step) == ["multi_linear: summed"]
     with use("reference"):
         assert fast_paths.taken_by(step) == []
-
-
-FOUND = {
-    "cell": "a/b/c", "model": "hot", "seconds": {"": 0.02, "dropout: numba": 0.03, "multi_linear: onednn": 0.0205},
-    "gain": {"": 0.0, "dropout: numba": 1 / 3, "multi_linear: onednn": 0.024},
-    "mib": {"": 50.0, "dropout: numba": 90.0, "multi_linear: onednn": 50.0},
-}  # fmt: skip
-
-
-def test_the_report_lists_gains_and_what_gains_too_little():
-    assert fast_paths.gain([1.0, 2.0, 9.0], [2.0, 4.0, 9.0]) == 0.5
-    assert "| dropout: numba | hot (a/b/c) | 30 | 20 | 33 % | 90 | 50 |" in fast_paths.report([FOUND])
-    lines = fast_paths.summary([FOUND]).splitlines()
-    assert lines[:2] == ["dropout: numba: at most 33 %", "multi_linear: onednn: at most 2 %, too little"]
-    assert "gated_norm: triton (cuda, cpu): not measured" in lines
-    assert not [line for line in lines if line.startswith("dropout: numba (")]
-    assert set(OPERATIONS) >= {"gated_norm", "dropout"}

@@ -15,10 +15,6 @@ SCRIPTS = sorted(
 )  # other scripts start measured_process.py
 
 
-def test_there_are_scripts():
-    assert {"cells", "hot", "tokengt", "grid"} <= set(SCRIPTS)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_help_states_what_it_prints_and_how_long_it_takes(name, capsys, monkeypatch):

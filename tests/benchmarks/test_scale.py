@@ -1,11 +1,10 @@
 """The schedule, the arithmetic of the forecast, and the synthetic records and runs that are measured."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks import scale, scale_counts, scale_devices, scale_schedule, scale_store
+from benchmarks import scale_counts, scale_devices, scale_schedule, scale_store
 from gt_bench.config.grid import load_grid
 from gt_bench.scheduling.planner import Job
 from gt_bench.store.record_checks import record_problems
@@ -43,7 +42,6 @@ def test_work_that_can_be_spread_is_bound_by_work_and_one_long_run_by_its_chain(
     long = scale_schedule.simulate([*many, job("long", 20 * HOUR)], 8)
     assert (long.makespan, long.chain) == (22 * HOUR, 20 * HOUR)
     assert long.bound == "its longest chain"
-    assert long.longest.name == "long"
     assert scale_schedule.simulate([job("a", HOUR), job("b", HOUR), job("c", HOUR)], 2).bound == "the last jobs"
 
 
@@ -58,13 +56,13 @@ def test_runs_wait_for_the_trials_of_their_search_and_for_the_cell_that_they_sta
     # two trials, then the third together with c, then the run of a alone, then that of b
     assert found.makespan == 5 * HOUR
     assert found.chain == 4 * HOUR
-    assert found.longest.name == "b"
     assert scale_schedule.simulate(jobs, 64).makespan == 4 * HOUR
 
 
 def test_counts_of_a_run_follow_the_forecast_s_arithmetic(project):  # noqa: F811
     """A cell of one graph: products per epoch and per evaluation, times their numbers in the recipe."""
-    from gt_bench.experiment.cell import experiment_of, settings_of
+    from gt_bench.config.cell_recipe import settings_of
+    from gt_bench.experiment.cell import experiment_of
 
     found = []
     for epochs in (10, 20):
@@ -121,39 +119,14 @@ def test_hyperedges_are_counted_batch_by_batch(tmp_path):
 
 def test_records_that_are_made_are_sound_and_no_two_alike(tmp_path, monkeypatch):
     path = min((ROOT / "suites").glob("*/records/*/*.json.gz"), key=lambda p: p.stat().st_size)
-    record = next(r for r in read(path).records if r["deterministic"]["status"] == "ok")
+    record = next(r for r in read(path).records if r.run.status == "ok")
     store = Store(tmp_path)
     for trial in (False, True):
-        form = scale_store.Form(record, trial)
+        form = scale_store.Form(record.to_disk(), trial)
         digests = [scale_store.put(tmp_path, form, seed) for seed in (5, 6)]
         assert len(set(digests)) == 2
         for digest, seed in zip(digests, (5, 6), strict=True):
             made = store.get(digest)
             assert record_problems(made) == []
-            assert made["deterministic"]["seed"] == seed
+            assert made.run.seed == seed
     assert len(list(store.digests())) == len(list(store.records())) == 4
-
-
-def test_the_tables_name_every_command_and_count():
-    rows = [
-        {"records": n, "command": name, "seconds": s, "clock": s, "mib": 100.0, "before": 10 * s}
-        for name in ("gt-bench store verify", "list")
-        for n, s in ((1000, 1.0), (10_000, 10.0))
-    ]
-    text = "\n".join(scale_store.store_lines(rows))
-    assert "| command | 1,000 records | 10,000 records | 10^6, extrapolated in a straight line |" in text
-    assert "| gt-bench store verify | 1 | 10 | 1,000 | 100 MiB | 10 at 10,000 |" in text
-    assert "| list | 1 | 10 |  | 100 MiB | 10 at 10,000 |" in text
-    runs = [{"kind": "sqlite", "runs": 10, "command": "open", "seconds": 1.5, "clock": 2.0, "mib": 90.0}]
-    assert "| open | 1.5 | 90 MiB |  |" in "\n".join(scale_store.tracking_lines(runs))
-
-
-def test_the_page_has_what_was_stored_and_the_grid_s_cells_are_cells():
-    kept = json.loads(scale_counts.KEPT.read_text())
-    assert scale.BEGIN in scale.PAGE.read_text()
-    assert scale.END in scale.PAGE.read_text()
-    known = [one for one in kept["cells"].values() if "calls" in one]
-    assert len(known) > 200
-    device = scale_devices.h100()
-    assert all(one["h100"]["unfused"] == pytest.approx(device.unfused(one)) for one in known)
-    assert all(one["h100"]["floor"] <= one["h100"]["unfused"] for one in known)

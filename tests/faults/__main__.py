@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cells import write_between
-from gt_bench.runtime.environment import commit
+from gt_bench.runtime.checkout import commit
+from tests.faults.commands import COMMANDS, kill
 from tests.faults.disk import WRITERS, full_at_every_write, read_only
 from tests.faults.kills import campaign
 from tests.faults.world import STAGES, World
@@ -32,6 +33,10 @@ def kills(world: World, given: argparse.Namespace) -> Iterator[Row]:
         tally = campaign(world, stage, given.kills, given.seed, to="leaderboard")
         differ = {line.partition(":")[0] for line in tally.differ}
         yield (stage, tally.kills, tally.rounds, len(differ)), tally.differ
+    for command in COMMANDS:
+        wrong = kill(world, command, given.kills, given.seed)
+        differ = {line.partition(":")[0] for line in wrong}
+        yield (f"`{command}`", given.kills, given.kills, len(differ)), wrong
 
 
 def disk(world: World, given: argparse.Namespace) -> Iterator[Row]:
@@ -51,7 +56,7 @@ PARTS: dict[str, tuple[tuple[str, ...], Part]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=20, help="kills of each stage")
+    parser.add_argument("--kills", type=int, default=20, help="kills of each stage and command")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--no-write", action="store_true", help="do not change docs/reliability.md")

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,14 +30,19 @@ from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec, RemoteFile
 from gt_bench.experiment import compute, record
+from gt_bench.forecasting import cache
 from gt_bench.pipeline.encode import encode_dataset
 from gt_bench.pipeline.leaderboard import leaderboard
+from gt_bench.pipeline.page import write_page
 from gt_bench.pipeline.state import write_state
 from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import tune_cell
-from gt_bench.reports.html.build import write_page
-from gt_bench.runtime import environment
+from gt_bench.provenance.transfer import export_cells, import_records
+from gt_bench.records.run import Session
+from gt_bench.runtime import checkout, environment
+from gt_bench.scheduling import job
 from gt_bench.search import artifacts
+from gt_bench.store.shipped_files import read
 from gt_bench.tracking.mirror import QUIET
 from gt_bench.tracking.sqlite import OWN
 from gt_bench.utils.code_digest import code_digest
@@ -102,7 +108,15 @@ SPEC = DatasetSpec(
 
 
 class Still(environment.Clock):
-    """A clock that does not move."""
+    """A clock that does not move, and forgets the sessions of before."""
+
+    @property
+    def sessions(self) -> list[Session]:
+        return [Session(started=environment.now(), commit="unknown", device="cpu")]
+
+    @sessions.setter
+    def sessions(self, value: list[Session]) -> None:
+        pass
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
@@ -113,9 +127,11 @@ def install() -> None:
     """Make this forked process one of the miniature."""
     catalog()["mini"] = SPEC
     pins.PATH = Path("data.lock.json")
-    environment.commit = lambda: COMMIT
+    checkout.commit = lambda: COMMIT
     environment.now = record.now = lambda: "2026-01-01T00:00:00+00:00"
     compute.Clock = Still
+    record.memory_limit_mib = lambda device: 1000.0
+    cache._measured = lambda *_: cache.ForecastCost(1.0, 100.0)
     environment.PeakMemory.read = lambda self: 100.0
     environment.Usage.read = lambda self: {"epoch": [], "memory_mib": [], "cpu_percent": []}
     # pictures, and a forest that weighs the searched keys, take seconds per search
@@ -123,6 +139,8 @@ def install() -> None:
         write_bytes(base.with_name(f"{base.name}.{name}.png"), b"a picture") for name in artifacts.PLOTS
     ]
     artifacts.importance_of = lambda study: {}
+    # a job of `work` is a process of the miniature too
+    job.COMMAND = (sys.executable, "-m", "tests.faults.stage", "job")
     os.environ.pop("MLFLOW_TRACKING_URI", None)
     os.environ.pop("GT_DATA_MIRROR", None)
 
@@ -144,6 +162,14 @@ class Stage:
     outs: tuple[str, ...] = ()
 
 
+def import_elsewhere() -> None:
+    """Import the exported records into the store of another workspace."""
+    shipped = [read(path) for path in sorted(Path("suites").glob("*/records/*/*.json.gz"))]
+    Path("other").mkdir(exist_ok=True)
+    with contextlib.chdir("other"):
+        import_records(shipped)
+
+
 REPORTS = ("reports/small.*", "reports/metrics/small", "reports/curves/small", "reports/published/small.csv")
 # in order; the last is the leaderboard again, with MLflow, which takes seconds
 STAGES = {
@@ -152,6 +178,8 @@ STAGES = {
     "encode": Stage(lambda: encode_dataset("mini", load_grid())),
     "tune": Stage(cell(tune_cell, SEARCHED), ("tuned/small/mini/*",)),
     "train": Stage(cell(train_cell, SEARCHED, PLAIN), ("results/small/mini/*.json",)),
+    "export": Stage(lambda: export_cells(load_grid().suite("small"), Path("suites"), replace=True)),
+    "import": Stage(import_elsewhere),
     "leaderboard": Stage(lambda: leaderboard("small", print_=False, mlflow=False), REPORTS),
     "tracking": Stage(lambda: leaderboard("small", print_=False), REPORTS),
 }
@@ -232,7 +260,9 @@ IMPORTED = (
     "gt_bench.provenance.staleness", "mlflow", "mlflow.store.tracking.sqlalchemy_store", "alembic.command",
     "matplotlib.pyplot",
     "matplotlib.backends.backend_agg", "alembic.config", "sqlalchemy.dialects.sqlite", "torch.profiler",
-    "gt_models.kernels.sparse_linear",
+    "gt_models.kernels.sparse_linear", "gt_bench.cli.app", "gt_bench.api.evaluate",
+    "gt_bench.api.sweep", "gt_bench.scheduling.local_queue", "gt_bench.pipeline.reproduce",
+    "gt_bench.pipeline.train_cells", "dvc.cli", "dvc.commands.repro",
 )  # fmt: skip
 
 

@@ -1,19 +1,25 @@
 """Synthetic results and records in the format of the training stage, for tests of reports and tracking."""
 
 import hashlib
-import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gt_bench.store.run_store import SCHEMA, run_digest, sealed
+from gt_bench.records.base import FileModel
+from gt_bench.records.cell import CellResult, Reduction
+from gt_bench.records.run import Digests, RunRecord
+from gt_bench.records.state import CellStatus
+from gt_bench.store.run_store import SCHEMA, Store, run_digest, sealed
 from gt_bench.utils.digest import digest_of
+from gt_bench.utils.io import write_json
 
+Model = TypeVar("Model", bound=FileModel)
 ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0", "platform": "Linux", "commit": "0123abc" * 5 + "01234"}
 
 
-def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, epochs: int = 12) -> dict[str, Any]:
+def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, epochs: int = 12) -> RunRecord:
     """A record with validation every second epoch; the loss of a diverged run ends in NaN."""
     _, dataset, model = cell.split("/")
     draw = random.Random(f"{cell} {seed}")
@@ -30,10 +36,8 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
     }
     # a run with another result has another digest
     data, encodings = (hashlib.sha256(text.encode()).hexdigest() for text in (dataset, f"{status} {test}"))
-    digests, versions = (
-        {"recipe": digest_of(recipe), "data": data, "encodings": encodings},
-        {"model": 1, "task": 1, "trainer": 1},
-    )
+    digests = Digests(recipe=digest_of(recipe), data=data, encodings=encodings)
+    versions = {"model": 1, "task": 1, "trainer": 1}
     record = {
         "schema": SCHEMA,
         "digest": run_digest(recipe, seed, seed, digests, versions),
@@ -43,7 +47,7 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
             "seed": seed,
             "split": seed,
             "recipe": recipe,
-            "digests": digests,
+            "digests": digests.to_disk(),
             "versions": versions,
             "dataset": dataset,
             "metric": "accuracy",
@@ -78,62 +82,79 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
             "environment": ENVIRONMENT,
         },
     }
-    return sealed(record)
+    return sealed(RunRecord.from_disk(record))
+
+
+def changed(one: Model, **values: Any) -> Model:
+    """A copy with other values, as a file has them; `run` and `measured` of a record are merged. Digests stay."""
+    content = one.to_disk()
+    for name, value in values.items():
+        field = type(one).model_fields[name]
+        key, merges = field.alias or name, name in ("run", "measured")
+        content[key] = content[key] | value if merges else value
+    return type(one).from_disk(content)
+
+
+def reduction(text: str) -> Reduction | str:
+    """`3 of 10 seeds` as a value; any other text as it is."""
+    words = text.split()
+    if len(words) != 4 or words[1] != "of":
+        return text
+    return Reduction(unit=words[3], have=int(words[0]), full=int(words[2]))
 
 
 def make_result(
-    cell: str, records: list[dict], method: str | None = "ET", reduced: tuple[str, ...] = ()
-) -> dict[str, Any]:
+    cell: str, records: list[RunRecord], method: str | None = "ET", reduced: tuple[str, ...] = ()
+) -> CellResult:
     suite, dataset, model = cell.split("/")
-    failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
-    return {
+    failed = [r.run for r in records if r.run.status != "ok"]
+    content = {
         "cell": cell,
         "suite": suite,
         "dataset": dataset,
         "model": model,
-        "status": failed[0]["status"] if failed else "ok",
-        "reason": failed[0]["error"] if failed else None,
+        "status": failed[0].status if failed else "ok",
+        "reason": failed[0].error if failed else None,
         "metric": "accuracy",
         "direction": "max",
-        "runs": [r["digest"] for r in records],
-        "seeds": [r["deterministic"]["seed"] for r in records],
+        "runs": [r.digest for r in records],
+        "seeds": [r.run.seed for r in records],
         "recipe": {
             "model": {"name": model, "hidden_dim": 16},
             "optimizer": {"lr": 5e-4},
             "seeds": list(range(len(records))),
             "note": "x" * 900,
         },
-        "reduced": list(reduced),
+        "reduced": [],
         "published": method
         and {"paper": "edge-transformer", "table": "Table 3", "method": method, "dataset": None, "metric": None},
         "search": None,
     }
+    return CellResult.from_disk(content).model_copy(update={"reduced": [reduction(text) for text in reduced]})
 
 
-def without_data(cell: str) -> dict[str, Any]:
-    return make_result(cell, [], method="GCN") | {
-        "status": "not run: data",
-        "reason": "no source of texas answered",
-        "metric": None,
-    }
+def without_data(cell: str) -> CellResult:
+    update = {"status": CellStatus.NO_DATA, "reason": "no source of texas answered", "metric": None}
+    return make_result(cell, [], method="GCN").model_copy(update=update)
 
 
-def write(root: Path, results: list[dict], records: list[dict]) -> None:
+def write(root: Path, results: list[CellResult], records: list[RunRecord]) -> None:
     """Write results/ and store/ below `root`."""
     for result in results:
-        path = root / "results" / f"{result['cell']}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result))
+        write_json(root / "results" / f"{result.cell}.json", result.to_disk())
     for record in records:
-        path = root / "store" / record["digest"][:2] / record["digest"] / "record.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record))
+        Store(root / "store").put(record)
 
 
 ET = "edge-transformer/cornell/edge-transformer"
 
 
-def records(tests=(0.6, 0.65, 0.7), failed=()) -> list[dict]:
+def records(tests=(0.6, 0.65, 0.7), failed=()) -> list[RunRecord]:
     """Runs of ET: a successful one for each of `tests`, then one for each status in `failed`."""
     good = [make_record(ET, s, test=t) for s, t in enumerate(tests)]
     return good + [make_record(ET, len(good) + i, status=s) for i, s in enumerate(failed)]
+
+
+def with_summary(row, **changes):
+    """Returns a row of a leaderboard with other statistics."""
+    return replace(row, summary=replace(row.summary, **changes))

@@ -3,7 +3,6 @@
 The dataset `web` is one graph with node splits; `many` has many graphs.
 """
 
-import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +12,14 @@ import numpy as np
 import pytest
 import yaml
 
-from gt_bench.data.custom.dataset import METRICS
+from gt_bench.config.tasks import METRICS
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.packed_writer import pack
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.pipeline.grid import main as write_grid
+from gt_bench.records.run import RunRecord
+from gt_bench.store.run_store import Store
 from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 from tests.gt_bench.custom_data import ours  # noqa: F401 (a fixture)
@@ -80,7 +81,7 @@ def project(tmp_path, monkeypatch):
     """`project.recipe(dataset, row, **changes)` writes a recipe and the grid; the working directory is the project."""
     monkeypatch.chdir(tmp_path)
     # the working tree of the tests may be dirty
-    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: COMMIT)
+    monkeypatch.setattr("gt_bench.runtime.checkout.commit", lambda: COMMIT)
     pack_web(tmp_path / "data")
     pack_many(tmp_path / "data")
     cells: dict[str, dict] = {}
@@ -113,8 +114,8 @@ def project(tmp_path, monkeypatch):
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(grid))
         return path
 
-    def records() -> list[dict]:
-        return [json.loads(p.read_text()) for p in sorted((tmp_path / "store").glob("??/*/record.json"))]
+    def records() -> list[RunRecord]:
+        return list(Store(tmp_path / "store").records())
 
     return SimpleNamespace(root=tmp_path, recipe=recipe, records=records)
 
@@ -148,3 +149,14 @@ def lock_file(tmp_path, monkeypatch) -> Path:
     """Each test has its own data.lock.json: none is written into the checkout."""
     monkeypatch.setattr("gt_bench.data.pins.PATH", tmp_path / "data.lock.json")
     return tmp_path / "data.lock.json"
+
+
+@pytest.fixture
+def pictures():
+    """Searches draw their pictures, which take longer than their trials."""
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(request, monkeypatch):
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr("gt_bench.search.artifacts._plots", lambda *_: None)

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gt_bench.data.custom.dataset import METRICS, custom_dataset
+from gt_bench.config.tasks import METRICS
+from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
@@ -63,7 +64,7 @@ def write_many(folder: Path, graphs: int = 30) -> Path:
 @pytest.fixture
 def ours(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: COMMIT)
+    monkeypatch.setattr("gt_bench.runtime.checkout.commit", lambda: COMMIT)
     web = custom_dataset(
         "web", write_web(tmp_path / "raw/web"), task="node-classification", metric="accuracy", num_splits=2
     )

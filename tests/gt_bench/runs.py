@@ -13,6 +13,7 @@ from gt_bench.data.packed import PackedDataset
 from gt_bench.encodings.compute import encode
 from gt_bench.encodings.requests import requests
 from gt_bench.experiment.run import Experiment
+from gt_bench.records.run import RunResult
 from gt_bench.store.run_store import Store
 from gt_bench.training.trainer import Run
 from tests.gt_bench.conftest import RECIPE
@@ -45,7 +46,7 @@ def experiment(
 
 def assert_resumes(
     root: Path, dataset: str, killed_at: int = 2, seed: int = 0, **changes: Any
-) -> tuple[dict[str, Any], Run]:
+) -> tuple[RunResult, Run]:
     """Checks that a run that is killed after epoch `killed_at` and resumed has a bit-identical record.
 
     Returns the deterministic part of the record, and the finished run with the tested weights.
@@ -64,12 +65,12 @@ def assert_resumes(
     whole.task.runner = kept(whole.task.runner or Run)
     record, computed = whole.run(seed)
     assert computed
-    assert record["deterministic"]["status"] == "ok", record["deterministic"]["error"]
+    assert record.run.status == "ok", record.run.error
     broken = experiment(root, dataset, "broken", **changes)
     with suppress(Killed):
         broken.run(seed, on_epoch=kill_at(killed_at + 1))
     assert list((root / "broken").rglob("checkpoint.safetensors"))
     torch.manual_seed(999)  # the state of the generator must not matter
     resumed, _ = experiment(root, dataset, "broken", **changes).run(seed)
-    assert resumed["deterministic"] == record["deterministic"]
-    return record["deterministic"], runs[0]
+    assert resumed.run == record.run
+    return record.run, runs[0]

@@ -19,7 +19,8 @@ def cycles(root: Path) -> list[list[str]]:
         for package in PACKAGES
         for path in (root / package).rglob("*.py")
     }
-    graph = nx.DiGraph((name, other) for name in names for other in _imports(name, root) if other != name)
+    # a list: networkx takes a TypeError of a generator for a graph without edges
+    graph = nx.DiGraph([(name, other) for name in names for other in _imports(name, root) if other != name])
     return sorted(sorted(found) for found in nx.strongly_connected_components(graph) if len(found) > 1)
 
 

@@ -11,7 +11,7 @@ from gt_bench.experiment.run import Experiment
 from tests.gt_bench.shipping import export, rewrite, run
 
 COMMANDS = (
-    "list", "board small", "board --dataset web", "show small/web/mlp", "table", "compare mlp small/mlp", "claims",
+    "list", "board small", "board web", "board small/web/mlp --recipe", "board", "compare mlp small/mlp", "claims",
     "history small/web/mlp",
 )  # fmt: skip
 
@@ -59,4 +59,4 @@ def test_results_are_loaded_without_a_computation(edited):
 
 
 def test_code_that_was_not_checked_is_named(edited):
-    assert "gt-bench check" in run("board", "--dataset", "web").output
+    assert "gt-bench check" in run("board", "web").output

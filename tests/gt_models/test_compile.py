@@ -69,7 +69,7 @@ def test_compiled_is_eager(name):
         ("exphormer", {"local_layer": "gat", "edge_dim": None}),
     ],
 )
-def test_what_torch_compiles_to_machine_code_is_eager(name, others):
+def test_models_compiled_by_inductor_equal_eager(name, others):
     """By inductor: models with message passing and attention, in which a part was once outside of the graph."""
     assert_compiled_is_eager(name, "inductor", **others)
 
@@ -187,7 +187,7 @@ def test_random_numbers_in_half_precision(name, others, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", list_models())
-def test_in_half_precision(name, dtype):
+def test_half_precision_is_near_full_precision(name, dtype):
     model, data = build(name), batch()
     expected = model(data)
     half = copy.deepcopy(model).to(dtype)

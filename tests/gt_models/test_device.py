@@ -193,25 +193,3 @@ def test_a_tensor_made_elsewhere_is_found():
     with pytest.raises(MixedDevices, match="add"):
         run(Stray(), batch())
     assert _on_gpu(run(At(), batch()))
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda t: t.sum().item(),
-        lambda t: int(t.sum()),
-        lambda t: t if t.any() else -t,
-        lambda t: t[t > 0],
-        lambda t: t.unique(),
-        lambda t: (t > 0).nonzero(),
-        lambda t: torch.repeat_interleave(t, t.long()),
-        lambda t: t.tolist(),
-    ],
-)
-def test_who_waits_for_the_device_is_found(ask):
-    class Waits(nn.Module):
-        def forward(self, data: GraphBatch) -> Tensor:
-            return ask(data.x[:, 0].abs())
-
-    with pytest.raises(WaitsForDevice):
-        run(Waits(), batch())

@@ -37,7 +37,7 @@ def test_a_permuted_graph_is_never_separated():
         assert not oracles.separates(test(pair))
 
 
-def test_what_each_class_separates():
+def test_each_refinement_separates_its_pairs():
     hexagon = oracles.twins()
     assert not oracles.separates(oracles.one_wl(hexagon))
     assert oracles.separates(oracles.gd_wl(hexagon, oracles.shortest_paths))

@@ -136,8 +136,7 @@ CONFIGURATIONS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("implementation", [False, True])
-@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize(("dense", "implementation"), [(False, True), (True, False)])
 @pytest.mark.parametrize(("kind", "types"), CONFIGURATIONS)
 def test_the_ten_configurations_learn(kind, types, dense, implementation):
     width = 64 if kind.endswith("first-order") else 8

@@ -9,7 +9,7 @@ from tests.mutants.runner import Edit
 
 LAPLACIAN = "gt_models/encodings/laplacian.py"
 POLYNORMER = "gt_models/polynormer/__init__.py"
-LOOP = "gt_bench/training/trainer.py"
+LOOP, EVALUATION = "gt_bench/training/trainer.py", "gt_bench/training/evaluation.py"
 LOADER = "gt_bench/training/loader.py"
 READERS = "gt_bench/data/readers.py"
 OPTIMISATION = "gt_bench/training/optim.py"
@@ -106,7 +106,7 @@ REFACTORINGS = [
         "format in place of an f-string",
         (
             Edit(
-                LOOP,
+                EVALUATION,
                 'f"outputs on {part} are not finite in epoch {epoch}"',
                 '"outputs on {} are not finite in epoch {}".format(part, epoch)',
             ),

@@ -132,7 +132,7 @@ def origin_of(content, key: str) -> str:
 
 
 @pytest.mark.parametrize("path", [p for p in PATHS if any(fnmatch(cell(p), place) for place in PLACES)], ids=cell)
-def test_what_is_called_printed_is_what_is_printed(path):
+def test_values_called_printed_are_the_printed_ones(path):
     content = recipe(path)
     compared = 0
     for name in {number for place, number in PLACES.items() if fnmatch(cell(path), place)}:

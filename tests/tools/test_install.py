@@ -73,7 +73,3 @@ def test_a_uv_that_fails_is_reported_and_pip_installs(place):
 def test_pip_can_be_requested(place):
     uv(place)
     assert install(place, UV="")[0] == [PIP]
-
-
-def test_the_makefile_uses_it():
-    assert "tools/install.sh $(VENV)" in (ROOT / "Makefile").read_text()

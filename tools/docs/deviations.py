@@ -7,10 +7,10 @@
 
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-KINDS = {"deviates": "Differences from a paper", "unstated": "Details that a paper leaves open"}
 _MARK = re.compile(r"#\s*(deviates|unstated):\s*(.*)")
 
 
@@ -39,16 +39,21 @@ def find_marks(root: Path = ROOT) -> list[tuple[str, str, str]]:
 
 def page(root: Path = ROOT) -> str:
     """Returns the page as Markdown."""
+    marks = find_marks(root)
     parts = [
         "# Deviations and unstated choices\n\n"
         "`python -m tools.docs.deviations > docs/deviations.md` writes this page from the comments `# deviates:` and\n"
-        "`# unstated:` in the code. It lists where the code differs from a paper on purpose, and what was chosen if a\n"
-        "paper leaves a detail open. The choices of a single cell are listed under `origin:` in its recipe.\n"
+        "`# unstated:` in the code. It lists where the code differs from a paper on purpose. The choices of a\n"
+        "single cell are listed under `origin:` in its recipe.\n\n"
+        "## Differences from a paper\n\n| where | what |\n|---|---|\n"
     ]
-    marks = find_marks(root)
-    for kind, title in KINDS.items():
-        parts.append(f"\n## {title}\n\n| where | what |\n|---|---|\n")
-        parts += [f"| `{file}` | {text.replace('|', chr(92) + '|')} |\n" for k, file, text in marks if k == kind]
+    parts += [f"| `{file}` | {text.replace('|', chr(92) + '|')} |\n" for k, file, text in marks if k == "deviates"]
+    unstated = Counter(file for kind, file, _ in marks if kind == "unstated")
+    parts.append(
+        "\n## Details that a paper leaves open\n\n"
+        f"{unstated.total()} comments next to the code say what was chosen: `git grep -A 2 '# unstated:'`. Files:\n\n"
+    )
+    parts += [f"- `{file}`: {count}\n" for file, count in unstated.items()]
     return "".join(parts)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from gt_bench.config.grid import load_grid
-from gt_bench.reports.html.build import write_page
+from gt_bench.pipeline.page import write_page
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
@@ -31,13 +31,13 @@ def take(folder: Path = FOLDER, chromium: str = "/usr/bin/chromium") -> list[Pat
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as started:
         # own runs of this checkout are left out: the pictures show what is shipped
         empty = Path(temporary) / "none"
-        path = write_page(load_grid(), Path(temporary) / "index.html", results=empty, store=empty)
+        path = write_page(load_grid(), Path(temporary) / "index.html", results=empty, store=empty).path
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1400, "height": 860})
         page.goto(path.as_uri())
         page.locator("#overview-plot .point").first.wait_for()
         page.screenshot(path=folder / "page.png")
-        page.locator("#differences").scroll_into_view_if_needed()
+        page.evaluate("location.hash = 'differences'")
         page.locator("#forest .point").first.wait_for()
         page.evaluate("document.getElementById('differences').scrollIntoView()")
         page.screenshot(path=folder / "differences.png")

@@ -9,27 +9,11 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from gt_bench.config.search_section import PRUNERS, SAMPLERS, Choice, Range, SearchSection
-from gt_bench.schemas import Settings
+from gt_bench.config.search_section import PRUNERS, SAMPLERS, SearchSection
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.json_types import Settings
 from tools.docs.datasets import fill, table
 
-OPTUNA = {
-    "tpe": "TPESampler",
-    "random": "RandomSampler",
-    "grid": "none: the combinations are queued",
-    "gp": "GPSampler",
-    "cmaes": "CmaEsSampler",
-    "nsga2": "NSGAIISampler",
-    "nsga3": "NSGAIIISampler",
-    "qmc": "QMCSampler",
-    "none": "NopPruner",
-    "median": "MedianPruner",
-    "percentile": "PercentilePruner",
-    "hyperband": "HyperbandPruner",
-    "successive_halving": "SuccessiveHalvingPruner",
-    "threshold": "ThresholdPruner",
-}
 PAGE = Path(__file__).parents[2] / "docs" / "search.md"
 
 
@@ -48,15 +32,15 @@ def keys(schema: type[BaseModel]) -> str:
 
 
 def methods(kinds: Mapping[str, type[BaseModel]], what: str) -> str:
-    """Returns a table of samplers or pruners: name, class of Optuna, and options with their defaults."""
+    """Returns a table of samplers or pruners: name, and options with their defaults."""
     rows = []
     for name, options in kinds.items():
         shown = [
             f"`{key}`" + (" (required)" if field.is_required() else f" ({_default(key, field.default)})")
             for key, field in options.model_fields.items()
         ]
-        rows.append([f"`{name}`", OPTUNA[name], ", ".join(shown) or "none"])
-    return table([what, "in Optuna", "options (default)"], rows)
+        rows.append([f"`{name}`", ", ".join(shown) or "none"])
+    return table([what, "options (default)"], rows)
 
 
 def _default(key: str, value: object) -> str:
@@ -67,8 +51,12 @@ def _default(key: str, value: object) -> str:
 
 def page(text: str) -> str:
     """Returns the text of docs/search.md with new tables."""
-    tables = {"search": keys(SearchSection), "choice": keys(Choice), "range": keys(Range)}
-    return fill(text, {**tables, "samplers": methods(SAMPLERS, "sampler"), "pruners": methods(PRUNERS, "pruner")})
+    tables = {
+        "search": keys(SearchSection),
+        "samplers": methods(SAMPLERS, "sampler"),
+        "pruners": methods(PRUNERS, "pruner"),
+    }
+    return fill(text, tables)
 
 
 def _type_of(shape: Settings) -> str:

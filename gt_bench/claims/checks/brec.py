@@ -8,7 +8,7 @@ from gt_bench.claims.checks.findings import load_cases
 from gt_bench.claims.checks.registry import CheckResult, register_check
 from gt_bench.config.schema import nearest
 from gt_bench.papers.pair_counts import PAIRS
-from gt_bench.papers.published import PublishedError
+from gt_bench.papers.results_file import PublishedError
 
 
 @register_check
@@ -28,14 +28,15 @@ def colour_refinement(
 
     apart = refinement(method)
     if unknown := [name for name in counts if name not in PAIRS]:
-        raise PublishedError(f"BREC has no category {unknown[0]!r}{nearest(unknown[0], list(PAIRS))}")
+        problem = f"BREC has no category {unknown[0]!r}{nearest(unknown[0], list(PAIRS))}"
+        raise PublishedError(problem, place="counts", value=unknown[0])
     pairs = brec_pairs(data)
     if pairs is None:
         return CheckResult(None, f"needs {data / 'packed' / 'brec'}: `dvc repro download@brec`")
-    found = {name: sum(apart(*pairs[i]) for i in PAIRS[name]) for name in counts}
+    ours = {name: sum(apart(*pairs[i]) for i in PAIRS[name]) for name in counts}
     compare = operator.ge if bound else operator.eq
-    said = ", ".join(f"{name.removeprefix('brec-')} {n} (published {counts[name]})" for name, n in found.items())
-    return CheckResult(all(compare(n, counts[name]) for name, n in found.items()), f"{method}: {said}", confirmed=True)
+    said = ", ".join(f"{name.removeprefix('brec-')} {n} (published {counts[name]})" for name, n in ours.items())
+    return CheckResult(all(compare(n, counts[name]) for name, n in ours.items()), f"{method}: {said}", confirmed=True)
 
 
 @register_check
@@ -91,7 +92,7 @@ def refinement(method: str) -> Callable[..., bool]:
         "gd-wl-shortest-paths": lambda a, b: gd_wl(a, b, shortest_paths),
     }
     if method not in known:
-        raise PublishedError(f"no refinement {method!r}{nearest(method, list(known))}")
+        raise PublishedError(f"no refinement {method!r}{nearest(method, list(known))}", value=method)
     return known[method]
 
 
@@ -101,8 +102,8 @@ def _apart(name: str) -> set[int]:
 
 def _said(*names: str, **pairs: set[int]) -> str:
     """Returns how many pairs of each category the methods distinguish, and the first of the named pairs."""
-    found = load_cases("separation")
-    counts = {name: [len(value["apart"]) for value in found.with_prefix(f"{name}, ").values()] for name in names}
+    cases = load_cases("separation")
+    counts = {name: [len(value["apart"]) for value in cases.with_prefix(f"{name}, ").values()] for name in names}
     said = ", ".join(f"{name} {'/'.join(map(str, its))}" for name, its in counts.items())
     listed = {
         what: ", ".join(map(str, sorted(its)[:8])) + (" ..." if len(its) > 8 else "") for what, its in pairs.items()

@@ -6,7 +6,7 @@ from typing import Any
 from gt_bench.claims.checks.registry import CheckResult
 from gt_bench.claims.experiments import registry
 from gt_bench.config.schema import nearest
-from gt_bench.papers.published import PublishedError
+from gt_bench.papers.results_file import PublishedError
 
 
 class Cases(dict[str, Any]):
@@ -21,7 +21,8 @@ class Cases(dict[str, Any]):
         self.name = name
 
     def __missing__(self, case: str) -> Any:
-        raise PublishedError(f"the finding {self.name} has no case {case!r}{nearest(case, list(self))}")
+        problem = f"the finding {self.name} has no case {case!r}{nearest(case, list(self))}"
+        raise PublishedError(problem, value=case)
 
     def with_prefix(self, start: str) -> dict[str, Any]:
         """Returns the cases whose names begin with `start`.
@@ -41,16 +42,21 @@ def load_cases(name: str) -> Cases:
     return Cases(name, registry.values(name))
 
 
-def partial_values(name: str, cases: Collection[str]) -> dict[str, Any]:
+def partial_values(name: str, cases: Collection[str], known: Collection[str]) -> dict[str, Any]:
     """Returns the values of those `cases` of a finding that have been computed.
+
+    Args:
+        name: the finding.
+        cases: the cases.
+        known: all cases of its experiment that a claim may name.
 
     Raises:
         FindingError: the finding is damaged.
-        PublishedError: the finding has no such case.
+        PublishedError: a case is not one of `known`.
     """
-    known = registry.module_of(name).CASES
     if unknown := [case for case in cases if case not in known]:
-        raise PublishedError(f"the finding {name} has no case {unknown[0]!r}{nearest(unknown[0], known)}")
+        problem = f"the finding {name} has no case {unknown[0]!r}{nearest(unknown[0], list(known))}"
+        raise PublishedError(problem, value=unknown[0])
     return {case: value for case, value in registry.partial(name).items() if case in cases}
 
 

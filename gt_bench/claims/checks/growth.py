@@ -4,7 +4,7 @@ from typing import Literal
 
 from gt_bench.claims.checks.findings import load_cases
 from gt_bench.claims.checks.registry import CheckResult, register_check
-from gt_bench.papers.published import PublishedError
+from gt_bench.papers.results_file import PublishedError
 
 
 @register_check
@@ -25,18 +25,18 @@ def growth(
         order: order of the tensors.
     """
     if not exponents and not largest:
-        raise PublishedError("growth names no model: give `exponents` or `largest`")
-    found = load_cases("growth" if order == 2 else "growth_of_order_3")
+        raise PublishedError("growth names no model", remedy="give `exponents` or `largest`")
+    cases = load_cases("growth" if order == 2 else "growth_of_order_3")
     said: list[str] = []
     wrong: list[str] = []
     for what, wanted in (("operations", exponents), ("largest", largest or {})):
         for case, power in wanted.items():
-            measured = found[case]["exponent"][what]
+            measured = cases[case]["exponent"][what]
             unit = case.partition(", by ")[2] or "nodes"
             name = case if what == "operations" else f"the largest tensor of {case}"
             text = (
-                f"{name} {measured:.2f} (claimed {power:g}; {found[case]['sizes'][-2]:,} to "
-                f"{found[case]['sizes'][-1]:,} {unit})"
+                f"{name} {measured:.2f} (claimed {power:g}; {cases[case]['sizes'][-2]:,} to "
+                f"{cases[case]['sizes'][-1]:,} {unit})"
             )
             (said if abs(measured - power) <= tolerance else wrong).append(text)
     others = f"not as claimed: {', '.join(wrong)}; others: " if wrong else ""

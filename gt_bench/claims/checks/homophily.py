@@ -8,7 +8,8 @@ import numpy as np
 from gt_bench.claims.checks.registry import CheckResult, register_check
 from gt_bench.config.schema import nearest
 from gt_bench.data.brec_pairs import packed
-from gt_bench.papers.published import PublishedError
+from gt_bench.data.registry import catalog
+from gt_bench.papers.results_file import PublishedError
 
 
 @register_check
@@ -20,18 +21,16 @@ def homophily(paper: str, data: Path, printed: Mapping[str, float]) -> CheckResu
         data: folder that contains packed/.
         printed: published value of each dataset.
     """
-    from gt_bench.data.registry import catalog
-
     said, right = [], True
     for name, value in printed.items():
         if name not in catalog():
-            raise PublishedError(f"no dataset {name!r}{nearest(name, list(catalog()))}")
+            raise PublishedError(f"no dataset {name!r}{nearest(name, list(catalog()))}", place="printed", value=name)
         graph = packed(data, name)
         if graph is None:
             return CheckResult(None, f"needs {data / 'packed' / name}: `dvc repro download@{name}`")
-        found = class_homophily(*(graph.array(key).numpy() for key in ("source", "target", "y")))
-        right &= abs(found - value) <= 0.0005 + 1e-9
-        said.append(f"{name} {found:.4f} (published {value:.3f})")
+        measured = class_homophily(*(graph.array(key).numpy() for key in ("source", "target", "y")))
+        right &= abs(measured - value) <= 0.0005 + 1e-9
+        said.append(f"{name} {measured:.4f} (published {value:.3f})")
     return CheckResult(right, ", ".join(said), confirmed=True)
 
 

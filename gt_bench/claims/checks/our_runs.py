@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from gt_bench.claims.checks.registry import CheckResult, Comparison, register_check
+from gt_bench.claims.checks.registry import CheckResult, RivalComparison, register_check
 from gt_bench.claims.checks.tables import exceptions, not_won
 from gt_bench.config.schema import nearest
-from gt_bench.papers.published import Published, PublishedError, lookup, paper_titles, printed_at
+from gt_bench.papers.published import Published, lookup, printed_at
+from gt_bench.papers.results_file import PublishedError, paper_titles
 
 SOLVED = 0.99
 
@@ -37,7 +38,7 @@ def no_run_solves(paper: str, table: str, method: str, dataset: str, metric: str
     complete = _complete(published, rows)
     if not complete:
         return CheckResult(True, said)
-    values = [value for row in complete for value in row["values"]]
+    values = [value for row in complete for value in row.summary.values]
     solved = sum(value >= SOLVED for value in values)
     return CheckResult(not solved, f"{said}; {solved} of our {len(values)} runs solve it", confirmed=True)
 
@@ -60,11 +61,11 @@ def same_counts(
         The result. It is confirmed if our complete runs of both methods cover all datasets.
     """
     if not datasets:
-        raise PublishedError("same_counts compares no dataset: name some under `datasets`")
+        raise PublishedError("same_counts compares no dataset", place="datasets", remedy="name some")
     right, said, covered = True, [], 0
     for dataset in datasets:
         pair = [lookup(paper, table, method, dataset) for method in (first, second)]
-        means = [_complete_mean(number, rows) for number in pair]
+        means = [next((row.summary.mean for row in _complete(number, rows)), None) for number in pair]
         right &= pair[0].number == pair[1].number
         text = f"{dataset} {pair[0].printed} and {pair[1].printed}"
         if None not in means:
@@ -94,18 +95,21 @@ def memory_grows_linearly(
         The result. None if a dataset was not run or the devices differ.
     """
     if len(sizes) < 3:
-        raise PublishedError(f"memory_grows_linearly needs three sizes or more: {len(sizes)} given")
+        problem = f"memory_grows_linearly needs three sizes or more: {len(sizes)} given"
+        raise PublishedError(problem, place="sizes", value=sizes)
     suite = paper.replace("_", "-")
     memory: dict[int, float] = {}
     devices = set()
     for dataset, nodes in sizes.items():
-        found = [
-            row for row in rows if row["cell"] == f"{suite}/{dataset}/{model}" and row["peak_memory_mib"] is not None
+        measured = [
+            row.cost
+            for row in rows
+            if row.cell == f"{suite}/{dataset}/{model}" and row.cost.peak_memory_mib is not None
         ]
-        if not found:
+        if not measured:
             return CheckResult(None, f"needs a run of {suite}/{dataset}/{model}", computed=False)
-        memory[nodes] = found[0]["peak_memory_mib"]
-        devices.add(found[0]["device"])
+        memory[nodes] = measured[0].peak_memory_mib
+        devices.add(measured[0].device)
     said = ", ".join(f"{mib:,.0f} MiB at {nodes:,} nodes" for nodes, mib in sorted(memory.items()))
     if len(devices) > 1:
         return CheckResult(None, f"{said}, on different devices: {', '.join(sorted(devices))}")
@@ -132,19 +136,21 @@ def best_of_further(paper: str, method: str, source: str, metric: str | None = N
     """
     others = printed_at({"paper": source, "metric": metric})
     if not others:
-        raise PublishedError(f"no numbers of {source!r} are listed{nearest(source, list(paper_titles()))}")
+        problem = f"no numbers of {source!r} are listed{nearest(source, list(paper_titles()))}"
+        raise PublishedError(problem, place="source", value=source)
     mine: dict[tuple[str, str], Published] = {}
     for number in printed_at({"paper": paper, "method": method, "split": "test"}):
         if number.mean is not None and any(o.dataset == number.dataset and o.metric == number.metric for o in others):
             mine.setdefault((number.dataset, number.metric), number)
     if not mine:
-        raise PublishedError(f"{paper} publishes no number of {method!r} on a dataset of {source}")
+        problem = f"{paper} publishes no number of {method!r} on a dataset of {source}"
+        raise PublishedError(problem, place="method", value=method)
     pairs, comparisons = [], []
     for (dataset, name), number in mine.items():
         rivals = [o for o in others if (o.dataset, o.metric) == (dataset, name)]
         sign = 1 if number.direction == "max" else -1
         pairs.append((number, max(rivals, key=lambda o: sign * o.number)))
-        comparisons.append(Comparison(number.place, tuple(o.place for o in rivals)))
+        comparisons.append(RivalComparison(number.place, tuple(o.place for o in rivals)))
     lost, tied = not_won(pairs, lambda a, b: f"{a.dataset} {a.printed} against {b.printed} of {b.method}")
     why = f"best on {len(pairs) - len(lost) - len(tied)} of {len(mine)} datasets{exceptions(lost, tied)}"
     return CheckResult(False if lost else None if tied else True, why, comparisons=tuple(comparisons))
@@ -152,13 +158,4 @@ def best_of_further(paper: str, method: str, source: str, metric: str | None = N
 
 def _complete(number: Published, rows: Any) -> list[Any]:
     """Returns the rows of a published number with a complete verdict, so none of modified code or reduced runs."""
-    return [
-        row
-        for row in rows
-        if row["published_place"] == list(number.place) and row["interval_low"] is not None and not row["provisional"]
-    ]
-
-
-def _complete_mean(number: Published, rows: Any) -> float | None:
-    """Returns the mean of our complete runs of a published number."""
-    return next((row["mean"] for row in _complete(number, rows)), None)
+    return [row for row in rows if row.published and row.published.place == number.place and row.counts]

@@ -15,7 +15,7 @@ from gt_bench.utils.paths import INSTALLED, SuiteError, packaged_suites, suite_f
 Place = tuple[str, ...]
 
 
-class Comparison(NamedTuple):
+class RivalComparison(NamedTuple):
     """One comparison of published numbers that our runs may decide.
 
     Attributes:
@@ -48,14 +48,15 @@ class CheckResult:
     holds: bool | None
     reason: str
     confirmed: bool = False
-    comparisons: tuple[Comparison, ...] = field(default=())
+    comparisons: tuple[RivalComparison, ...] = field(default=())
     min_wins: int | None = None
     max_wins: int | None = None
     internal: bool = False
     computed: bool = True
 
 
-GENERAL = ("brec", "growth", "homophily", "our_runs", "tables")  # modules of this package that contain checks
+# modules of this package that contain checks
+GENERAL = ("brec", "figures", "growth", "homophily", "our_runs", "tables")
 SUITE_CHECKS = "checks.py"  # checks of a suite, in its folder
 _trusted = False
 _CHECKS: dict[str, dict[str, Callable[..., CheckResult]]] = {}  # {module: {name: check}}
@@ -94,14 +95,15 @@ def all_checks() -> Mapping[str, Callable[..., CheckResult]]:
 def _checks_of(suites: tuple[tuple[Path, Path, int], ...]) -> Mapping[str, Callable[..., CheckResult]]:
     modules = [import_module(f"{__package__}.{name}") for name in GENERAL]
     modules += [imported(resolved, str(path)) for path, resolved, _ in suites]
-    found: dict[str, Callable[..., CheckResult]] = {}
+    checks: dict[str, Callable[..., CheckResult]] = {}
     place: dict[str, str | None] = {}
     for module in modules:
         for name, check in _CHECKS.get(module.__name__, {}).items():
-            if name in found:
-                raise SuiteError(f"two checks are named {name!r}, in {place[name]} and {module.__file__}; rename one")
-            found[name], place[name] = check, module.__file__
-    return found
+            if name in checks:
+                problem = f"two checks are named {name!r}, in {place[name]} and {module.__file__}"
+                raise SuiteError(problem, value=name, remedy="rename one")
+            checks[name], place[name] = check, module.__file__
+    return checks
 
 
 def find_check(kind: str) -> Callable[..., CheckResult]:

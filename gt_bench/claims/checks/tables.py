@@ -1,14 +1,14 @@
-"""Checks of published numbers alone: which row of a table is best, by how much, and figures in the text."""
+"""Checks of published numbers alone: which row of a table is best."""
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated
 
 from pydantic import Field
 
-from gt_bench.claims.checks.registry import CheckResult, Comparison, register_check
+from gt_bench.claims.checks.registry import CheckResult, RivalComparison, register_check
 from gt_bench.config.schema import nearest
-from gt_bench.papers.published import RESULTS, Published, PublishedError, lookup, printed_at, read_entries
+from gt_bench.papers.published import Published, lookup, printed_at
+from gt_bench.papers.results_file import RESULTS, PublishedError
 
 Rank = Annotated[int, Field(ge=1)]
 
@@ -57,11 +57,12 @@ def best(
     if not columns:
         lookup(paper, table, method, next(iter(datasets), ""))  # raises an error that names the wrong key
     if count is not None and count > len(columns):
-        raise PublishedError(f"{table} of {paper} has {len(columns)} columns for {method}, not {count}")
-    comparisons: list[Comparison] = []
+        problem = f"{table} of {paper} has {len(columns)} columns for {method}, not {count}"
+        raise PublishedError(problem, place="count", value=count)
+    comparisons: list[RivalComparison] = []
     won, tied, lost = 0, [], []
     for entry in columns:
-        others = _column(entry)
+        others = printed_at({key: getattr(entry, key) for key in ("paper", "table", "dataset", "metric", "split")})
         _check_names(others, against, "method", paper, table)
         rivals = [
             e
@@ -69,11 +70,9 @@ def best(
             if (e.method in against if against else not e.own) and e.method != method and e.mean is not None
         ]
         if not rivals:
-            raise PublishedError(
-                f"{table} of {paper} has no other number on {entry.dataset} to compare {method} with; name some under "
-                "`against`"
-            )
-        comparisons.append(Comparison(entry.place, tuple(e.place for e in rivals), rank))
+            problem = f"{table} of {paper} has no other number on {entry.dataset} to compare {method} with"
+            raise PublishedError(problem, place="against", value=against, remedy="name some")
+        comparisons.append(RivalComparison(entry.place, tuple(e.place for e in rivals), rank))
         ahead, equal = ([e for e in rivals if better(entry, e) is word] for word in (False, None))
         said = (
             f"{entry.dataset} {entry.metric}: {entry.printed} against "
@@ -123,83 +122,8 @@ def not_better(paper: str, table: str, method: str, than: str, split: str = "tes
         len(ahead) <= most,
         f"{method} ahead of {than} in {len(ahead)} of {len(columns)} columns"
         + (f" ({'; '.join(ahead)})" if ahead else ""),
-        comparisons=tuple(Comparison(a.place, (b.place,)) for a, b in columns),
+        comparisons=tuple(RivalComparison(a.place, (b.place,)) for a, b in columns),
         max_wins=most,
-    )
-
-
-@register_check
-def gain(
-    paper: str,
-    printed: float,
-    of: Mapping[str, str],
-    over: Mapping[str, str] | None = None,
-    tolerance: float = 0.0,
-) -> CheckResult:
-    """Checks that `of` is better than `over` by `printed`, up to the rounding of the numbers.
-
-    Args:
-        paper: paper of the table.
-        printed: published difference, in the published unit.
-        of: place of the better number. Without a dataset, the largest gain of the table counts ("up to").
-        over: place of the other number. The best other number of the column by default.
-        tolerance: additional accepted difference.
-    """
-    if "dataset" in of:
-        entries = [lookup(paper, **of)]
-    else:
-        entries = [e for e in printed_at({"paper": paper, **of}) if not e.measured and e.mean is not None]
-        if not entries:
-            raise PublishedError(f"{RESULTS} of {paper} has no number at {of}")
-    gains = []
-    for entry in entries:
-        rivals = [lookup(paper, **over)] if over else entry.rivals()
-        rival = max(rivals, key=lambda e: _sign(entry) * e.number)
-        scale = 100 if entry.unit == "percent" else 1
-        gains.append(
-            (
-                scale * _sign(entry) * (entry.number - rival.number),
-                scale * (entry.rounding + rival.rounding),
-                entry,
-                rival,
-            )
-        )
-    value, rounding, entry, rival = max(gains, key=operator.itemgetter(0))
-    # half a unit of the last digit in the sentence
-    digits = 0.5 * 10.0 ** -_decimals(printed)
-    return CheckResult(
-        abs(value - printed) <= rounding + digits + tolerance - 1e-9,
-        f"{entry.printed} ({entry.method}) against {rival.printed} ({rival.method}) on {entry.dataset}: {value:.4g}, "
-        f"published {printed:g}",
-        internal=True,
-    )
-
-
-@register_check
-def share(
-    paper: str,
-    printed: float,
-    of: Mapping[str, str],
-    over: Mapping[str, str],
-    what: Literal["mean", "params"] = "mean",
-    saving: bool = False,
-) -> CheckResult:
-    """Checks that 100 of / over, rounded to the last digit, is `printed` per cent.
-
-    Args:
-        paper: paper of the tables.
-        printed: published percentage.
-        of: place of the numerator.
-        over: place of the denominator.
-        what: "mean", or "params" for numbers of parameters.
-        saving: compute 100 (1 - of / over) instead.
-    """
-    first, second = (_raw(paper, place, what) for place in (of, over))
-    value = 100 * (1 - first / second) if saving else 100 * first / second
-    return CheckResult(
-        abs(value - printed) <= 0.5 * 10.0 ** -_decimals(printed) + 1e-9,
-        f"{first:g} against {second:g}: {value:.4g} %, published {printed:g} %",
-        internal=True,
     )
 
 
@@ -251,7 +175,7 @@ def order(
         e.method in better and any(o.method in worse for o in columns.get((e.dataset, e.metric, e.split), ()))
         for e in bare
     )
-    comparisons = tuple(Comparison(a.place, (b.place,)) for a, b in pairs)
+    comparisons = tuple(RivalComparison(a.place, (b.place,)) for a, b in pairs)
     return CheckResult(False if wrong or lost else None if equal else True, said, comparisons=comparisons)
 
 
@@ -259,10 +183,8 @@ def order(
 def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: str) -> CheckResult:
     """Checks that each method has better numbers on the split `unseen` than on `seen`, in every column."""
     if not methods or seen == unseen:
-        raise PublishedError(
-            f"no_gap compares two splits of at least one method: {len(methods)} methods, {seen!r} and {unseen!r} leave "
-            "nothing to compare"
-        )
+        given = f"{len(methods)} methods, {seen!r} and {unseen!r} leave nothing to compare"
+        raise PublishedError(f"no_gap compares two splits of at least one method: {given}")
     entries = [e for e in _numbers_of(paper, table) if e.method in methods and e.mean is not None]
     _check_names(entries, methods, "method", paper, table)
     for split in (seen, unseen):
@@ -278,7 +200,7 @@ def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: st
     )
     said = f"{len(pairs) - len(wrong) - len(equal)} of {len(pairs)} numbers better on {unseen} than on {seen}"
     said += exceptions(wrong[:4], equal[:4])
-    comparisons = tuple(Comparison(a.place, (b.place,)) for a, b in pairs)
+    comparisons = tuple(RivalComparison(a.place, (b.place,)) for a, b in pairs)
     return CheckResult(False if wrong else None if equal else True, said, comparisons=comparisons)
 
 
@@ -293,10 +215,9 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
         here = [e for e in entries if (e.dataset, e.metric, e.split) == column]
         groups = [[e for e in here if e.method in group] for group in (below, above)]
         if not all(groups):
-            raise PublishedError(
-                f"{table} of {paper} has no number of {', '.join(above if groups[0] else below)} on {column[0]}"
-            )
-        first, second = (max(group, key=lambda e: _sign(e) * e.number) for group in groups)
+            group = above if groups[0] else below
+            raise PublishedError(f"{table} of {paper} has no number of {', '.join(group)} on {column[0]}", value=group)
+        first, second = (max(group, key=lambda e: sign_of(e) * e.number) for group in groups)
         pairs.append((second, first))
     wrong, equal = not_won(pairs, lambda a, b: f"{a.dataset}: {b.printed} of {b.method}, {a.printed} of {a.method}")
     said = f"{len(columns) - len(wrong) - len(equal)} of {len(columns)} columns{exceptions(wrong, equal)}"
@@ -309,63 +230,10 @@ def nobody_in_front(paper: str, table: str, rank: Rank) -> CheckResult:
     entries = [e for e in _numbers_of(paper, table) if e.mean is not None and not e.own]
     always = None
     for dataset in sorted({e.dataset for e in entries}):
-        column = sorted((e for e in entries if e.dataset == dataset), key=lambda e: -_sign(e) * e.number)
+        column = sorted((e for e in entries if e.dataset == dataset), key=lambda e: -sign_of(e) * e.number)
         front = {e.method for e in column[:rank]}
         always = front if always is None else always & front
     return CheckResult(not always, f"always among the first {rank}: {', '.join(sorted(always or ())) or 'none'}")
-
-
-@register_check
-def not_significant(
-    paper: str, first: Mapping[str, str], second: Mapping[str, str], level: float = 0.05
-) -> CheckResult:
-    """Checks that `first` is not significantly better than `second`, by Welch's one-tailed t-test at `level`.
-
-    If it is unknown which deviation is published, population and sample deviation must agree.
-    """
-    from scipy import stats
-
-    a, b = lookup(paper, **first), lookup(paper, **second)
-    readings: list[list[float]] = [[], []]  # with the smallest and the largest sample deviations
-    for one in (a, b):
-        if one.std is None or one.largest_std is None or not one.runs or one.runs < 2:
-            return CheckResult(
-                None, f"{one.printed} of {one.method}: no standard deviation or no number of runs is published"
-            )
-        smallest = one.largest_std if one.std_ddof == 0 else one.std
-        for sides, std in zip(readings, (smallest, one.largest_std), strict=True):
-            sides += [_sign(a) * one.number, std, one.runs]
-    found = [stats.ttest_ind_from_stats(*sides, equal_var=False, alternative="greater") for sides in readings]
-    words = {bool(t.pvalue > level) for t in found}
-    shown = " or ".join(dict.fromkeys(f"t {t.statistic:.3f}, one-tailed p {t.pvalue:.3f}" for t in found))
-    return CheckResult(
-        words.pop() if len(words) == 1 else None,
-        f"{a.printed} ({a.method}) against {b.printed} ({b.method}): {shown}",
-    )
-
-
-@register_check
-def equals(paper: str, printed: float, of: Mapping[str, str]) -> CheckResult:
-    """Checks that a number in the text equals the number in the table, in the published unit."""
-    entry = lookup(paper, **of)
-    value = entry.number * (100 if entry.unit == "percent" else 1)
-    return CheckResult(
-        abs(value - printed) <= 0.5 * 10.0 ** -_decimals(printed) + 1e-9,
-        f"{entry.printed} in {entry.table} ({entry.method}), {printed:g} in the text",
-        internal=True,
-    )
-
-
-@register_check
-def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> CheckResult:
-    """Checks that the number at `total` is the sum of the numbers on the datasets `parts`."""
-    whole = lookup(paper, **total)
-    values = [lookup(paper, **{**total, "dataset": part}).number for part in parts]
-    return CheckResult(
-        sum(values) == whole.mean,
-        f"{' + '.join(f'{v:g}' for v in values)} = {sum(values):g}, published {whole.printed}",
-        internal=True,
-    )
 
 
 def _numbers_of(paper: str, table: str, metric: str | None = None, split: str | None = None) -> list[Published]:
@@ -380,11 +248,8 @@ def _numbers_of(paper: str, table: str, metric: str | None = None, split: str | 
     return entries
 
 
-def _column(entry: Published) -> list[Published]:
-    return printed_at({key: getattr(entry, key) for key in ("paper", "table", "dataset", "metric", "split")})
-
-
-def _sign(entry: Published) -> int:
+def sign_of(entry: Published) -> int:
+    """Returns 1 if larger is better, otherwise -1."""
     return 1 if entry.direction == "max" else -1
 
 
@@ -407,33 +272,14 @@ def better(entry: Published, other: Published) -> bool | None:
 
     Counts are exact. Equal counts are not better.
     """
-    difference, rounding = _sign(entry) * (entry.number - other.number), entry.rounding + other.rounding
+    difference, rounding = sign_of(entry) * (entry.number - other.number), entry.rounding + other.rounding
     if abs(difference) < rounding - 1e-12:
         return None
     return difference > 1e-12
 
 
-def _raw(paper: str, place: Mapping[str, str], what: str) -> float:
-    found = lookup(paper, **place)
-    if what == "mean" and found.mean is not None:
-        return found.mean
-    (entry,) = [
-        e
-        for e in read_entries(paper)
-        if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
-    ]
-    if entry.get(what) is None:
-        raise PublishedError(f"{found.source}: no {what} published")
-    return float(entry[what])
-
-
-def _decimals(value: float) -> int:
-    return len(repr(float(value)).partition(".")[2].rstrip("0"))
-
-
 def _check_names(entries: Sequence[Published], names: Sequence[str], key: str, paper: str, table: str) -> None:
     if missing := [name for name in names if name not in {getattr(e, key) for e in entries}]:
         known = sorted({getattr(e, key) for e in printed_at({"paper": paper, "table": table})})
-        raise PublishedError(
-            f"{RESULTS} has no {key} {missing[0]!r} under paper {paper!r}, table {table!r}{nearest(missing[0], known)}"
-        )
+        under = f"under paper {paper!r}, table {table!r}{nearest(missing[0], known)}"
+        raise PublishedError(f"{RESULTS} has no {missing[0]!r} {under}", place=key, value=missing[0])

@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from gt_bench.config.schema import nearest
+from gt_bench.runtime import checkout
 from gt_bench.runtime.module_loader import imported
-from gt_bench.schemas import Json
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_json
+from gt_bench.utils.json_types import Json
 from gt_bench.utils.paths import suite_folders
 from gt_bench.utils.versions import version_in
 
@@ -64,13 +65,14 @@ def experiments() -> dict[str, Path]:
     Raises:
         FindingError: two experiments have the same name.
     """
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     for folder in suite_folders().values():
         for path in sorted(folder.glob("experiments/*.py")):
-            if path.stem in found:
-                raise FindingError(f"{found[path.stem]} and {path}: two experiments have the same name; rename one")
-            found[path.stem] = path
-    return found
+            if path.stem in modules:
+                files = f"{modules[path.stem]} and {path}"
+                raise FindingError("two experiments have the same name", file=files, remedy="rename one")
+            modules[path.stem] = path
+    return modules
 
 
 def source_of(name: str) -> Path:
@@ -81,7 +83,7 @@ def source_of(name: str) -> Path:
     """
     known = experiments()
     if name not in known:
-        raise FindingError(f"no finding {name!r}{nearest(name, list(known))}; known: {', '.join(known)}")
+        raise FindingError(f"no finding {name!r}{nearest(name, list(known))}; known: {', '.join(known)}", value=name)
     return known[name]
 
 
@@ -96,8 +98,13 @@ def module_of(name: str) -> Any:
 
 
 def file_of(name: str, folder: Path | None = None) -> Path:
-    """Returns the file of a finding, in the suite of its experiment unless another folder is given."""
-    return (folder or source_of(name).parents[1] / "findings") / f"{name}.json"
+    """Returns the file of a finding, in the suite of its experiment unless another folder is given.
+
+    Raises:
+        FindingError: there is no such experiment.
+    """
+    source = source_of(name)
+    return (folder or source.parents[1] / "findings") / f"{name}.json"
 
 
 def command(name: str) -> str:
@@ -109,26 +116,29 @@ def load(name: str, folder: Path | None = None) -> dict[str, StoredCase]:
     """Returns the stored cases of a finding.
 
     Raises:
-        FindingError: the file is missing, damaged or edited, or has unknown cases.
+        FindingError: the file is missing, damaged or edited.
     """
-    path, module = file_of(name, folder), module_of(name)
+    return _read(name, folder)[0]
+
+
+def _read(name: str, folder: Path | None) -> tuple[dict[str, StoredCase], list[str]]:
+    """Returns the stored cases, and those that were not computed when the file was written.
+
+    The experiment is not imported: it loads torch, and what shows claims computes nothing.
+    """
+    path = file_of(name, folder)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        cases, seal = content["cases"], content["sha256"]
+        cases, seal, missing = content["cases"], content["sha256"], content.get("missing", [])
     except FileNotFoundError:
-        raise FindingError(f"{path}: no such file; compute it by `{command(name)}`") from None
+        raise FindingError("no such file", file=path, remedy=f"compute it by `{command(name)}`") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FindingError(f"{path}: cannot be read ({error}); compute it again by `{command(name)}`") from None
+        remedy = f"compute it again by `{command(name)}`"
+        raise FindingError(f"cannot be read ({error})", file=path, remedy=remedy) from None
     if seal != sealed(cases):
-        raise FindingError(
-            f"{path}: was edited after it was computed; restore it by git, or compute it again by `{command(name)}`"
-        )
-    if strange := sorted(cases.keys() - set(module.CASES)):
-        raise FindingError(
-            f"{path}: unknown case {strange[0]!r}, which {module.__name__} does not compute; compute the file again by "
-            f"`{command(name)}`"
-        )
-    return cases
+        remedy = f"restore it by git, or compute it again by `{command(name)}`"
+        raise FindingError("was edited after it was computed", file=path, remedy=remedy)
+    return cases, missing
 
 
 def values(name: str, folder: Path | None = None) -> dict[str, Json]:
@@ -137,10 +147,11 @@ def values(name: str, folder: Path | None = None) -> dict[str, Json]:
     Raises:
         FindingError: as for `load`, or a case has not been computed.
     """
-    cases = load(name, folder)
-    if missing := [case for case in module_of(name).CASES if case not in cases]:
-        raise FindingError(f"{file_of(name, folder)}: missing case {missing[0]!r}; compute it by `{command(name)}`")
-    return {case: found["value"] for case, found in cases.items()}
+    cases, missing = _read(name, folder)
+    if missing:
+        remedy = f"compute it by `{command(name)}`"
+        raise FindingError(f"missing case {missing[0]!r}", file=file_of(name, folder), value=missing[0], remedy=remedy)
+    return {case: entry["value"] for case, entry in cases.items()}
 
 
 def partial(name: str, folder: Path | None = None) -> dict[str, Json]:
@@ -150,7 +161,7 @@ def partial(name: str, folder: Path | None = None) -> dict[str, Json]:
         FindingError: the file is damaged.
     """
     return (
-        {case: found["value"] for case, found in load(name, folder).items()} if file_of(name, folder).exists() else {}
+        {case: entry["value"] for case, entry in load(name, folder).items()} if file_of(name, folder).exists() else {}
     )
 
 
@@ -176,13 +187,12 @@ def recompute(
     Raises:
         FindingError: there is no such case. Also the errors of `compute`.
     """
-    from gt_bench.runtime.environment import commit
-
     module = module_of(name)
     wanted = list(cases) or module.CASES
     if unknown := [case for case in wanted if case not in module.CASES]:
-        raise FindingError(f"finding {name!r} has no case {unknown[0]!r}{nearest(unknown[0], module.CASES)}")
-    path, made = file_of(name, folder), commit() or "none"
+        problem = f"finding {name!r} has no case {unknown[0]!r}{nearest(unknown[0], module.CASES)}"
+        raise FindingError(problem, value=unknown[0])
+    path, made = file_of(name, folder), checkout.commit() or "none"
     alike, version = True, version_in(source_of(name))
     for case in wanted:
         value = json.loads(json.dumps(module.compute(case, data)))
@@ -207,7 +217,9 @@ def recompute(
                 "version": version,
             }
             stored = {c: now if c == case else stored[c] for c in module.CASES if c in {*stored, case}}
-            write_json(path, {"finding": name, "cases": stored, "sha256": sealed(stored)})
+            missing = [c for c in module.CASES if c not in stored]
+            content = {"finding": name, "cases": stored, "sha256": sealed(stored)}
+            write_json(path, content | ({"missing": missing} if missing else {}))
     return alike
 
 
@@ -219,7 +231,7 @@ def stale(name: str, folder: Path | None = None) -> list[str]:
     """
     if not file_of(name, folder).exists():
         return []
-    return [case for case, found in load(name, folder).items() if found["version"] != version_in(source_of(name))]
+    return [case for case, entry in load(name, folder).items() if entry["version"] != version_in(source_of(name))]
 
 
 def sealed(cases: Mapping[str, object]) -> str:

@@ -1,7 +1,5 @@
 """Types of the arrays of user-supplied data. A conversion that would change a number is an error."""
 
-from pathlib import Path
-
 import numpy as np
 
 from gt_bench.data.custom.description import Description
@@ -14,13 +12,12 @@ MAX_VALUES = 1000  # of a category, each of which needs weights of its own
 FEW_STEPS = 1000  # of float32 between the smallest and the largest number of a column
 
 
-def as_table(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
+def as_table(array: np.ndarray, key: str) -> np.ndarray:
     """Convert an array to rows and columns.
 
     Args:
         array: numbers [N] or [N, F].
         key: its name for error messages.
-        where: name of the data for error messages.
 
     Returns:
         The array [N, F].
@@ -30,8 +27,8 @@ def as_table(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
     """
     if array.ndim not in (1, 2) or 0 in array.shape[1:] or array.dtype.kind not in "biuf":
         hint = "; number classes and categories 0, 1, ..." if array.dtype.kind in "SUO" else ""
-        shape = list(array.shape)
-        raise DatasetError(f"{where}: {key} is {array.dtype} of shape {shape}; expected rows of numbers{hint}")
+        problem = f"is {array.dtype} of shape {list(array.shape)}"
+        raise DatasetError(problem, place=key, remedy=f"expected rows of numbers{hint}")
     return array[:, None] if array.ndim == 1 else array
 
 
@@ -72,12 +69,11 @@ def with_reverse_edges(block: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**block, **more}
 
 
-def check_edge_index(array: np.ndarray, where: str | Path) -> np.ndarray:
+def check_edge_index(array: np.ndarray) -> np.ndarray:
     """Check and convert edges.
 
     Args:
         array: edges [2, E].
-        where: name of the data for error messages.
 
     Returns:
         Edges [2, E], int32.
@@ -87,18 +83,18 @@ def check_edge_index(array: np.ndarray, where: str | Path) -> np.ndarray:
     """
     if array.ndim != 2 or array.shape[0] != 2:
         hint = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
-        raise DatasetError(f"{where}: edge_index has shape {list(array.shape)}; expected [2, E]{hint}")
-    return check_whole_numbers(array, "edge ids", where).astype(np.int32)
+        raise DatasetError(f"has shape {list(array.shape)}", place="edge_index", remedy=f"expected [2, E]{hint}")
+    return check_whole_numbers(array, "edge_index").astype(np.int32)
 
 
-def check_whole_numbers(array: np.ndarray, what: str, where: str | Path, limit: int = MAX_ID) -> np.ndarray:
+def check_whole_numbers(array: np.ndarray, key: str, limit: int = MAX_ID, remedy: str = "") -> np.ndarray:
     """Check that an array has whole numbers in a range.
 
     Args:
         array: of any shape.
-        what: its name for error messages.
-        where: name of the data for error messages.
+        key: its name for error messages.
         limit: exclusive upper bound.
+        remedy: what else to do about other numbers.
 
     Returns:
         The array.
@@ -106,20 +102,20 @@ def check_whole_numbers(array: np.ndarray, what: str, where: str | Path, limit: 
     Raises:
         DatasetError: an entry is not a whole number in 0..limit - 1.
     """
-    if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= limit):
-        is_integer = array.dtype.kind in "iu"
-        found = _first_entry(array, (array < 0) | (array >= limit)) if is_integer else f"it is {array.dtype}"
-        raise DatasetError(f"{where}: {what} must be whole numbers from 0 to {limit - 1}; {found}")
+    remedy = f"expected whole numbers from 0 to {limit - 1}{remedy}"
+    if array.size and array.dtype.kind not in "iu":
+        raise DatasetError(f"is {array.dtype}", place=key, remedy=remedy)
+    if array.size and (array.min() < 0 or array.max() >= limit):
+        raise _wrong_entry(array, (array < 0) | (array >= limit), key, "", remedy)
     return array
 
 
-def check_precision(array: np.ndarray, key: str, where: str | Path) -> None:
+def check_precision(array: np.ndarray, key: str) -> None:
     """Check that numbers such as times in seconds stay different as float32, which has steps of 128 at 1.6e9.
 
     Args:
         array: numbers [N] or [N, F].
         key: its name for error messages.
-        where: name of the data for error messages.
 
     Raises:
         DatasetError: a column has large numbers in so small a range that more than half of the different ones are lost.
@@ -132,35 +128,33 @@ def check_precision(array: np.ndarray, key: str, where: str | Path) -> None:
             before, after = len(np.unique(known)), len(np.unique(known.astype(np.float32)))
             if 2 * after < before:
                 raise DatasetError(
-                    f"{where}: column {number} of {key} has {before:,} different numbers up to {largest:.10g}, of "
-                    f"which {after:,} remain as float32; subtract the smallest"
+                    f"has {before:,} different numbers up to {largest:.10g}, of which {after:,} remain as float32",
+                    place=f"{key}: column {number}",
+                    remedy="subtract the smallest",
                 )
 
 
-def _as_float32(array: np.ndarray, key: str, where: str | Path, allow_nan: bool = False) -> np.ndarray:
-    check_precision(array, key, where)
+def _as_float32(array: np.ndarray, key: str, allow_nan: bool = False) -> np.ndarray:
+    check_precision(array, key)
     with np.errstate(over="ignore"):
         converted = array.astype(np.float32)
     wrong = np.isinf(converted) if allow_nan else ~np.isfinite(converted)
     if wrong.any():
-        raise DatasetError(
-            f"{where}: {key} contains a number that is not finite as float32: {_first_entry(array, wrong)}; "
-            "replace or remove it"
-        )
+        raise _wrong_entry(array, wrong, key, ", which is not finite as float32", "replace or remove it")
     return converted
 
 
-def _first_entry(array: np.ndarray, wrong: np.ndarray) -> str:
+def _wrong_entry(array: np.ndarray, wrong: np.ndarray, key: str, problem: str, remedy: str) -> DatasetError:
     index = np.argwhere(wrong)[0]
-    return f"row {index[0]}{f', column {index[1]}' if len(index) > 1 else ''} is {array[tuple(index)]:g}"
+    value, column = array[tuple(index)].item(), f", column {index[1]}" if len(index) > 1 else ""
+    return DatasetError(f"is {value:g}{problem}", place=f"{key}: row {index[0]}{column}", value=value, remedy=remedy)
 
 
-def convert_arrays(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str, np.ndarray]:
+def convert_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Convert arrays to types that do not depend on the block.
 
     Args:
         arrays: num_nodes, num_edges, x, edge_index, y, and optionally edge_attr and split.
-        where: name of the data for error messages.
 
     Returns:
         The arrays: categories int32, continuous features float32 (NaN in x: missing), targets int64 or float32, edges
@@ -173,21 +167,21 @@ def convert_arrays(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str
     for key in ("x", "edge_attr"):
         if key not in out:
             continue
-        table = as_table(out[key], key, where)
+        table = as_table(out[key], key)
         table = table.astype(np.uint8) if table.dtype == bool else table
         if table.dtype.kind == "f":
-            out[key] = _as_float32(table, key, where, allow_nan=key == "x")  # NaN: a missing value
+            out[key] = _as_float32(table, key, allow_nan=key == "x")  # NaN: a missing value
         else:
-            what = f"categories in {key} (quantities are floating-point numbers)"
-            out[key] = check_whole_numbers(table, what, where).astype(np.int32)
+            remedy = " of categories; quantities are floating-point numbers"
+            out[key] = check_whole_numbers(table, key, remedy=remedy).astype(np.int32)
     for key in ("num_nodes", "num_edges"):
-        if check_whole_numbers(out[key], key, where).ndim != 1:
-            raise DatasetError(f"{where}: {key} has shape {list(out[key].shape)}; expected one number per graph")
+        if check_whole_numbers(out[key], key).ndim != 1:
+            raise DatasetError(f"has shape {list(out[key].shape)}", place=key, remedy="expected one number per graph")
     if (empty := np.flatnonzero(out["num_nodes"] == 0)).size:
-        raise DatasetError(f"{where}: graph {empty[0]} (counted from 0) has no nodes; remove it")
-    as_table(out["y"], "y", where)
+        raise DatasetError("has no nodes", place=f"graph {empty[0]} (counted from 0)", remedy="remove it")
+    as_table(out["y"], "y")
     continuous = out["y"].dtype.kind == "f"
-    out["y"] = _as_float32(out["y"], "y", where, allow_nan=True) if continuous else out["y"].astype(np.int64)
+    out["y"] = _as_float32(out["y"], "y", allow_nan=True) if continuous else out["y"].astype(np.int64)
     if "split" in out:
-        out["split"] = compact(check_whole_numbers(out["split"], "split codes", where, 4))
+        out["split"] = compact(check_whole_numbers(out["split"], "split", 4))
     return out

@@ -12,29 +12,19 @@ from typing import Any
 import numpy as np
 
 from gt_bench.config.schema import nearest
+from gt_bench.config.tasks import LINK, METRICS
 from gt_bench.data.custom.description import Description
-from gt_bench.data.custom.edges import LINK, NEGATIVES, EdgeSummary, summary_of
+from gt_bench.data.custom.edges import NEGATIVES, EdgeSummary
 from gt_bench.data.custom.metric import is_custom, load_metric
-from gt_bench.data.custom.source import Reader, Source, content_of, description_of, level_of_task
+from gt_bench.data.custom.source import Reader, Source, content_of, description_of, level_of_task, no_task
 from gt_bench.data.custom.splits import PARTS
-from gt_bench.data.custom.summary import TWO_CLASSES, Summary
+from gt_bench.data.custom.summary import DataSummary
 from gt_bench.data.packed import SEEN
 from gt_bench.data.packed_writer import PackedWriter
+from gt_bench.data.readers import located
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 
-_CLASSES = ("accuracy", "balanced-accuracy", "f1-macro", "f1-micro", *TWO_CLASSES)
-_NUMBERS = ("mae", "mse", "rmse", "r2")
-METRICS = {  # task -> its metrics, the usual one first; in addition `file.py:function`
-    "edge-classification": _CLASSES,
-    "edge-regression": _NUMBERS,
-    "graph-classification": _CLASSES,
-    "graph-multilabel": ("ap", "roc-auc", "f1-macro", "f1-micro"),
-    "graph-regression": _NUMBERS,
-    LINK: ("mrr", *(f"hits@{k}" for k in (1, 3, 5, 10, 20, 50, 100)), "roc-auc", "ap"),
-    "node-classification": _CLASSES,
-    "node-regression": _NUMBERS,
-}
 # defaults for data without a split: shares of train, val and test
 SHARES = {"node": (0.6, 0.2, 0.2), "edge": (0.6, 0.2, 0.2), "link": (0.8, 0.1, 0.1), "graph": (0.8, 0.1, 0.1)}
 SPLITS = 10  # number of random or grouped splits
@@ -69,66 +59,57 @@ def custom_dataset(
     Raises:
         DatasetError, RecipeError: an argument is invalid.
     """
-    where = f"dataset {name!r}"
-    described = Description.parsed(declared, where).over(description_of(source))
-    task = described.task
-    if task not in METRICS:
-        raise DatasetError(
-            f"{where}: no task {task!r}{nearest(str(task), list(METRICS))}; expected one of {', '.join(METRICS)}"
+    described = Description.parsed(declared, f"dataset {name!r}").over(description_of(source))
+    with located(f"dataset {name!r}"):
+        task = described.task
+        if task not in METRICS:
+            raise no_task(task)
+        metric = described.metric or METRICS[task][0]
+        if metric not in METRICS[task] and not is_custom(metric):
+            known = METRICS[task]
+            problem = f"{task} has no metric {metric!r}{nearest(metric, known)}"
+            remedy = f"expected one of {', '.join(known)}, or path/to/file.py:function"
+            raise DatasetError(problem, value=metric, remedy=remedy)
+        negatives = _checked_negatives(task, metric, described.negatives)
+        level, section = level_of_task(task), described.split
+        if described.inductive and level != "node":
+            splits = "edges, and training sees all nodes" if level == "edge" else "whole graphs"
+            problem = f"is for targets of nodes; {task} splits {splits}"
+            raise DatasetError(problem, place="inductive", remedy="remove it")
+        if described.bipartite is not None and task != LINK:
+            raise DatasetError(f"is for {LINK}, not for {task}", place="bipartite", remedy="remove it")
+        if callable(source) and not inspect.isfunction(source):
+            remedy = "expected a function written with def, whose source code can be read: write def load(): return ..."
+            raise DatasetError(f"is a {type(source).__name__}", place="source", remedy=f"{remedy} and pass load")
+        if level == "edge" and section and section.kind not in ("random", "given"):
+            remedy = "give the column split of edges.csv (or masks), or use random"
+            problem = f"is {section.kind}; targets of edges have random splits or those of the data"
+            raise DatasetError(problem, place="split", value=section.kind, remedy=remedy)
+        arguments = {"reader": Reader(source, described, task), "content": content_of(source)}
+        return DatasetSpec(
+            name=name,
+            task=task,
+            metric=metric,
+            level=level,
+            split_kind=level,
+            prepare=prepare,
+            arguments=arguments | ({"negatives": negatives} if negatives else {}),
+            citation=citation,
+            licence=licence,
+            notes=notes,
         )
-    metric = described.metric or METRICS[task][0]
-    if metric not in METRICS[task] and not is_custom(metric):
-        known = METRICS[task]
-        raise DatasetError(
-            f"{where}: {task} has no metric {metric!r}{nearest(metric, list(known))}; expected one of "
-            f"{', '.join(known)}, or path/to/file.py:function"
-        )
-    negatives = _checked_negatives(where, task, metric, described.negatives)
-    level, section = level_of_task(task), described.split
-    if described.inductive and level != "node":
-        raise DatasetError(
-            f"{where}: inductive is for targets of nodes; {task} splits "
-            + ("edges, and training sees all nodes" if level == "edge" else "whole graphs")
-            + ": remove it"
-        )
-    if described.bipartite is not None and task != LINK:
-        raise DatasetError(f"{where}: bipartite is for {LINK}, not for {task}; remove it")
-    if callable(source) and not inspect.isfunction(source):
-        raise DatasetError(
-            f"{where}: the source is a {type(source).__name__}; expected a function written with def, whose source "
-            "code can be read: write def load(): return ... and pass load"
-        )
-    if level == "edge" and section and section.kind not in ("random", "given"):
-        raise DatasetError(
-            f"{where}: split is {section.kind}; targets of edges have random splits or those of the data: give the "
-            "column split of edges.csv (or masks), or use random"
-        )
-    reader = Reader(source, described, task)
-    return DatasetSpec(
-        name=name,
-        task=task,
-        metric=metric,
-        level=level,
-        split_kind=level,
-        prepare=prepare,
-        arguments={"reader": reader, "content": content_of(source)} | ({"negatives": negatives} if negatives else {}),
-        citation=citation,
-        licence=licence,
-        notes=notes,
-    )
 
 
-def _checked_negatives(where: str, task: str, metric: str, negatives: int | None) -> int | None:
+def _checked_negatives(task: str, metric: str, negatives: int | None) -> int | None:
     """Return the number of negatives of link prediction, None for other tasks."""
     if task != LINK:
         if negatives is not None:
-            raise DatasetError(f"{where}: negatives is for link-prediction, not for {task}; remove it")
+            raise DatasetError(f"is for {LINK}, not for {task}", place="negatives", remedy="remove it")
         return None
     negatives = negatives or NEGATIVES
     if metric.startswith("hits@") and int(metric.removeprefix("hits@")) > negatives:
-        raise DatasetError(
-            f"{where}: {metric} is always 1 with {negatives} negatives per edge; use a smaller k or more negatives"
-        )
+        problem = f"{metric} is always 1 with {negatives} negatives per edge"
+        raise DatasetError(problem, value=metric, remedy="use a smaller k or more negatives")
     return negatives
 
 
@@ -194,17 +175,19 @@ def check_content(name: str, declared: Description, source: Source) -> None:
             return
     listed = ", ".join(f"{key}: {value}" for key, value in declared.content().items())
     raise DatasetError(
-        f"the data of {name!r} are not those for which datasets.yaml says {listed}; declare the options again, as they "
-        "should be for these data (gt-bench try or evaluate with at least one of them), or use another name, or remove "
-        "the entry"
+        f"the data are not those for which datasets.yaml says {listed}",
+        file=f"dataset {name!r}",
+        remedy="declare the options again, as they should be for these data (gt-bench try or evaluate with at least "
+        "one of them), or use another name, or remove the entry",
     )
 
 
-def _summary(spec: DatasetSpec, reader: Reader) -> Summary:
+def _summary(spec: DatasetSpec, reader: Reader) -> DataSummary:
     described = reader.description
     usual = SHARES["link" if spec.task == LINK else spec.level]
     shares = (described.split.shares if described.split else None) or usual
-    return summary_of(spec, reader, shares, described.num_splits or SPLITS)
+    kind = EdgeSummary if spec.level == "edge" else DataSummary
+    return kind(spec, reader, shares, described.num_splits or SPLITS)
 
 
 def check(spec: DatasetSpec) -> None:
@@ -221,13 +204,12 @@ def check(spec: DatasetSpec) -> None:
         load_metric(spec.metric)
     reader: Reader = spec.arguments["reader"]
     summary = _summary(spec, reader)
-    for block in reader.blocks():
-        summary.add(block)
-    summary.check()
-    for number, row in enumerate(summary.split()):
-        for code, part in enumerate(PARTS, 1):
-            if not (row == code).any():
-                raise DatasetError(
-                    f"dataset {spec.name!r}: the {part} part of split {number} is empty; add {spec.level}s to it, or "
-                    "draw splits: --split random"
-                )
+    with located(f"dataset {spec.name!r}"):
+        for block in reader.blocks():
+            summary.add(block)
+        summary.check()
+        for number, row in enumerate(summary.split()):
+            for code, part in enumerate(PARTS, 1):
+                if not (row == code).any():
+                    remedy = f"add {spec.level}s to it, or draw splits: --split random"
+                    raise DatasetError(f"the {part} part is empty", place=f"split {number}", remedy=remedy)

@@ -24,7 +24,7 @@ def _names(value: Any) -> Any:
 def _section(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return SplitSection(kind="random", shares=tuple(value))
-    return section_of(value, "split") if isinstance(value, str | Mapping) else value
+    return section_of(value) if isinstance(value, str | Mapping) else value
 
 
 Text = Annotated[str, Field(min_length=1)]

@@ -12,24 +12,25 @@ In link prediction, repeated edges are one target, and so are both directions of
 validation or test part is therefore absent from the training graph in each of its copies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from gt_bench.data.custom.source import LINK, Reader
+from gt_bench.config.tasks import LINK
+from gt_bench.data.custom.source import Reader
 from gt_bench.data.custom.splits import PARTS, Shares
-from gt_bench.data.custom.summary import Summary
+from gt_bench.data.custom.summary import DataSummary
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 
 NEGATIVES = 100  # per edge on validation and test, if the dataset gives no number
 
 
-class EdgeSummary(Summary):
-    """Summary of data whose targets belong to edges. Arguments are those of `Summary`.
+class EdgeSummary(DataSummary):
+    """Summary of data whose targets belong to edges. Arguments are those of `DataSummary`.
 
     Attributes:
         sizes: number of nodes of each graph.
@@ -45,13 +46,13 @@ class EdgeSummary(Summary):
 
     def add(self, block: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Add a block; see `Summary.add`. The result has only the arrays that are stored."""
-        found = super().add(block)
+        stored = super().add(block)
         sizes = np.asarray(block["num_nodes"], np.int64)
         first = self.sizes.sum() + sizes.cumsum() - sizes  # first node of each graph
         self.of_rows.append(sum(ends.shape[1] for ends in self.ends) + block["target"])
         self.ends.append(block["edge_index"].astype(np.int64) + np.repeat(first, block["num_edges"]))
         self.sizes = np.concatenate([self.sizes, sizes])
-        return {key: value for key, value in found.items() if key != "target" and not (self.links and key == "y")}
+        return {key: value for key, value in stored.items() if key != "target" and not (self.links and key == "y")}
 
     @property
     def undirected(self) -> bool:
@@ -73,7 +74,7 @@ class EdgeSummary(Summary):
         if self.links:
             count = len(self._links[0])
             if not count:
-                raise DatasetError(f"{self.name}: there is no edge between two different nodes to predict")
+                raise DatasetError("there is no edge between two different nodes to predict")
             split = self._given_to_links() if self.keeps_split else self._random_codes(count)
             self._check_negatives(split)
             return split
@@ -101,23 +102,23 @@ class EdgeSummary(Summary):
     def notes(self, split: np.ndarray) -> list[str]:
         """Name what a user of the numbers must know; see `Summary.notes`."""
         if not self.links:
-            return [*super().notes(split), *self._scattered(split)]
-        found = []
+            return super().notes(split)
+        notes = []
         _, link = self._links
         if loops := int((link < 0).sum()):
-            found.append(f"{loops:,} self-loops are no targets and are in every training graph")
+            notes.append(f"{loops:,} self-loops are no targets and are in every training graph")
         if self._sides is not None:
             sizes = np.bincount(self._sides, minlength=3)
-            found.append(
+            notes.append(
                 f"the graph has two sides of {sizes[1]:,} and {sizes[2]:,} nodes: negatives join them"
                 + (f"; {sizes[0]:,} nodes without an edge are no negatives" if sizes[0] else "")
             )
         if not self.undirected and (mutual := self.total - self.one_way):
-            found.append(
+            notes.append(
                 f"{mutual:,} of {self.total:,} edges have their reverse: each direction is a target, and a training "
                 "graph may contain the other one"
             )
-        return found
+        return notes
 
     @cached_property
     def _sides(self) -> np.ndarray | None:
@@ -152,15 +153,14 @@ class EdgeSummary(Summary):
                 if len(starts) == 1:
                     return side
                 raise DatasetError(
-                    f"{self.name}: all edges join two sides, as of users and items, in {len(starts)} parts that are "
-                    "not connected, so that it is open which sides belong together; write each edge once, from one "
-                    "side to the other, and choose: --undirected; or --no-bipartite"
+                    f"all edges join two sides, as of users and items, in {len(starts)} parts that are not connected, "
+                    "so that it is open which sides belong together",
+                    remedy="write each edge once, from one side to the other, and choose: --undirected; or "
+                    "--no-bipartite",
                 )
         if declared:
-            raise DatasetError(
-                f"{self.name}: bipartite is declared, but some nodes are source and target of edges; write edges from "
-                "one side to the other"
-            )
+            problem = "is declared, but some nodes are source and target of edges"
+            raise DatasetError(problem, place="bipartite", remedy="write edges from one side to the other")
         return None
 
     @cached_property
@@ -184,15 +184,17 @@ class EdgeSummary(Summary):
         for number, row in enumerate(codes):
             split[number, of_row] = row
             if (wrong := np.flatnonzero(split[number, of_row] != row)).size:
-                one = of_row[wrong[0]]
-                parts = " and ".join(("none", *PARTS)[code] for code in sorted(set(row[of_row == one].tolist())))
-                graph = int(np.searchsorted(self.sizes.cumsum(), pairs[one, 0], side="right"))
-                local = pairs[one] - self.sizes[:graph].sum()
+                wrong_link = of_row[wrong[0]]
+                parts = " and ".join(("none", *PARTS)[code] for code in sorted(set(row[of_row == wrong_link].tolist())))
+                graph = int(np.searchsorted(self.sizes.cumsum(), pairs[wrong_link, 0], side="right"))
+                local = pairs[wrong_link] - self.sizes[:graph].sum()
                 place = f" of graph {graph}" if len(self.sizes) > 1 else ""
+                copies = f"all copies{' and both directions' if self.undirected else ''}"
                 raise DatasetError(
-                    f"{self.name}: the edges between the nodes {local[0]} and {local[1]}{place} (numbered from 0 in "
-                    f"the order of rows) are in several parts of split {number}: {parts}; give all copies"
-                    f"{' and both directions' if self.undirected else ''} of an edge the same part"
+                    f"the edges between the nodes {local[0]} and {local[1]}{place} (numbered from 0 in the order of "
+                    f"rows) are in several parts: {parts}",
+                    place=f"split {number}",
+                    remedy=f"give {copies} of an edge the same part",
                 )
         return split
 
@@ -208,28 +210,7 @@ class EdgeSummary(Summary):
         full = (out == others)[pairs[:, 0]] & (into == others)[pairs[:, 1]]
         if (wrong := np.flatnonzero(full & (split > 1).any(0))).size:
             raise DatasetError(
-                f"{self.name}: {wrong.size:,} edges on validation or test have no negative: both of their nodes are "
-                "connected to all other nodes of the graph; name a split with these edges in the train part, or with "
-                "split none"
+                f"{wrong.size:,} edges on validation or test have no negative: both of their nodes are connected to "
+                "all other nodes of the graph",
+                remedy="name a split with these edges in the train part, or with split none",
             )
-
-    def _scattered(self, split: np.ndarray) -> Sequence[str]:
-        """Make a remark if edges between the same two nodes are in several parts of a split."""
-        pairs = np.sort(np.concatenate(self.ends, axis=1)[:, np.concatenate(self.of_rows)], axis=0)
-        keys, pair = np.unique(pairs[0] * self.sizes.sum() + pairs[1], return_inverse=True)
-        counts = []
-        for row in split:
-            parts = np.stack([np.bincount(pair, row == code, len(keys)) > 0 for code in (1, 2, 3)])
-            counts.append(int((parts.sum(0) > 1).sum()))
-        if not any(counts):
-            return ()
-        number = int(np.flatnonzero(counts)[0])
-        return (
-            f"{counts[number]:,} pairs of nodes have edges in several parts of split {number}; if these have the same "
-            "target, the training part contains targets of the other parts",
-        )
-
-
-def summary_of(spec: DatasetSpec, reader: Reader, shares: Shares, num_splits: int) -> Summary:
-    """Return an empty summary of the kind that the level of a dataset needs. Arguments are those of `Summary`."""
-    return (EdgeSummary if spec.level == "edge" else Summary)(spec, reader, shares, num_splits)

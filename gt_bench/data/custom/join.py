@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from gt_bench.data.custom.arrays import MAX_ID, convert_arrays
-from gt_bench.data.custom.columns import Column, check_used, features_in, roles_of, splits_in
+from gt_bench.data.custom.columns import TableColumn, check_used, features_in, roles_of, splits_in
 from gt_bench.data.custom.description import Description
 from gt_bench.data.custom.splits import no_column
 from gt_bench.data.custom.tables import Table, readable
 from gt_bench.data.custom.targets import targets_in
+from gt_bench.data.readers import located
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.redact import shown
 
@@ -23,7 +24,7 @@ def joined(
     task: str,
     level: str,
     by: str | None,
-    columns: list[Column],
+    columns: list[TableColumn],
     labels: list[str],
 ) -> dict[str, np.ndarray]:
     """Join tables to the arrays of graphs.
@@ -44,7 +45,8 @@ def joined(
         DatasetError: a table is invalid.
     """
     if level == "graph" and "graphs" not in tables:
-        raise DatasetError(f"{tables['nodes'].path.parent}: {task} needs a table graphs with the targets; add it")
+        problem = f"{task} needs a table graphs with the targets"
+        raise DatasetError(problem, file=tables["nodes"].path.parent, remedy="add it")
     used = {name: table for name, table in tables.items() if name != "graphs" or level == "graph"}
     roles = {name: roles_of(table, description, level) for name, table in used.items()}
     check_used(description, used, roles)
@@ -52,15 +54,15 @@ def joined(
     targets = edges if level in ("edge", "link") else graphs or nodes
     for table in (nodes, targets):
         if not len(table):
-            raise DatasetError(f"{table.path}: has no rows")
+            raise DatasetError("has no rows", file=table.path)
     ends = [_column(roles["edges"], role) for role in ("source", "target")]
     if None in ends:
-        listed = ", ".join(map(shown, edges.columns))
-        raise DatasetError(f"{edges.path}: needs the columns source and target; it has {listed}: --ends FROM,TO")
+        remedy = f"it has {', '.join(map(shown, edges.columns))}: --ends FROM,TO"
+        raise DatasetError("needs the columns source and target", file=edges.path, remedy=remedy)
     names = [column for column, role in roles[targets.name].items() if role == "label"]
     if not names and level != "link":
-        listed = ", ".join(map(shown, targets.columns))
-        raise DatasetError(f"{targets.path}: no column label (or y) with the targets; it has {listed}: --target COLUMN")
+        remedy = f"it has {', '.join(map(shown, targets.columns))}: --target COLUMN"
+        raise DatasetError("no column label (or y) with the targets", file=targets.path, remedy=remedy)
 
     keys = [_column(roles[name], "graph") for name in used]
     graph, edge_graph, count = _graphs(nodes, edges, graphs, keys)
@@ -73,16 +75,17 @@ def joined(
         begins = np.flatnonzero(np.diff(graph, prepend=-1))
         if len(begins) > count:
             row = next(int(row) for n, row in enumerate(begins) if graph[row] in graph[begins[:n]])
-            raise DatasetError(f"{nodes.at(row)}: rows of a graph must be adjacent; sort them, or add a column id")
+            remedy = "sort them, or add a column id"
+            raise DatasetError("rows of a graph must be adjacent", **nodes.at(row), remedy=remedy)
         if edge_graph is None and count > 1:
-            raise DatasetError(f"{edges.path}: needs a column graph, as nodes has one, or nodes a column id")
+            raise DatasetError("needs a column graph, as nodes has one, or nodes a column id", file=edges.path)
         edge_graph = np.zeros(len(edges), np.int64) if edge_graph is None else edge_graph
         numbered = [_numbered(edges, str(name), num_nodes[edge_graph], description.first_id) for name in ends]
     else:
         rows = [_found(edges, str(name), edge_graph, nodes, identifier, graph) for name in ends]
         edge_graph = graph[rows[0]] if edge_graph is None else edge_graph
         if (wrong := np.flatnonzero(graph[rows[1]] != edge_graph)).size:
-            raise DatasetError(f"{edges.at(int(wrong[0]))}: joins nodes of two graphs")
+            raise DatasetError("joins nodes of two graphs", **edges.at(int(wrong[0])))
         numbered = [local[row] for row in rows]
     edge_order = np.argsort(edge_graph, kind="stable")
     arrays = {"num_nodes": num_nodes, "num_edges": np.bincount(edge_graph, minlength=count)}
@@ -90,12 +93,14 @@ def joined(
 
     for name, table in used.items():
         columns += [
-            Column(name, column, SHOWN.get(role, role), *_plain(table, column, role))
+            TableColumn(name, column, SHOWN.get(role, role), *_plain(table, column, role))
             for column, role in roles[name].items()
             if role in ("id", "graph", "source", "target", "time", "group", "not used", "dropped")
         ]
-    y, found = (np.ones(len(edges), np.int64), []) if level == "link" else targets_in(targets, names, task, columns)
-    labels[:] = found
+    y, class_names = (
+        (np.ones(len(edges), np.int64), []) if level == "link" else targets_in(targets, names, task, columns)
+    )
+    labels[:] = class_names
     arrays["y"] = y
     if splits := [column for column, role in roles[targets.name].items() if role == "split"]:
         arrays["split"] = splits_in(targets, splits, columns)
@@ -116,7 +121,8 @@ def joined(
         arrays["edge_attr"] = edge_attr[edge_order]
     columns.sort(key=lambda column: (list(used).index(column.table), used[column.table].columns.index(column.name)))
     of_split = {key: arrays.pop(key) for key in ("by",) if key in arrays}
-    return convert_arrays(arrays, nodes.path.parent) | of_split
+    with located(nodes.path.parent):
+        return convert_arrays(arrays) | of_split
 
 
 def _column(roles: Mapping[str, str], role: str) -> str | None:
@@ -134,7 +140,7 @@ def _plain(table: Table, column: str, role: str) -> tuple[str, str, int]:
 
 def _by(targets: Table, name: str) -> np.ndarray:
     if name not in targets.columns:
-        raise no_column(name, targets.columns, f"{targets.path}: split")
+        raise no_column(name, targets.columns, targets.path, "split")
     kind, series = targets.typed(name)
     if kind in ("integer", "number"):
         exact = kind == "integer" and not series.isna().any()
@@ -148,15 +154,15 @@ def _keys(table: Table, column: str, as_text: bool) -> np.ndarray:
     missing = series.isna().to_numpy()
     if missing.any():
         raise DatasetError(
-            f"{table.at(int(missing.argmax()), column)} is missing (an empty cell, or a word such as NA: --missing "
-            "WORD names others); each row needs an identifier"
+            "is missing (an empty cell, or a word such as NA: --missing WORD names others)",
+            **table.at(int(missing.argmax()), column),
+            remedy="each row needs an identifier",
         )
     if kind == "number":
         values = series.to_numpy()
         if (wrong := np.flatnonzero(values != np.floor(values))).size:
-            raise DatasetError(
-                f"{table.at(int(wrong[0]), column)} is {values[wrong[0]]}; identifiers are whole or words"
-            )
+            value, remedy = float(values[wrong[0]]), "identifiers are whole or words"
+            raise DatasetError(f"is {value}", **table.at(int(wrong[0]), column), value=value, remedy=remedy)
         series, kind = series.astype("Int64"), "integer"
     if kind == "integer":
         return np.array([str(key) for key in series], object) if as_text else series.to_numpy(np.int64)
@@ -178,8 +184,11 @@ def _positions(
     if (again := index.duplicated()).any():
         row = int(again.argmax())
         raise DatasetError(
-            f"{of.at(row, identifier)}: duplicate identifier {shown(known[row])}; identifiers must be unique"
-            f"{' within a graph' if scopes else ''}: correct it, or rename the column if it is no identifier"
+            f"duplicate identifier {shown(known[row])}",
+            **of.at(row, identifier),
+            value=known[row],
+            remedy=f"identifiers must be unique{' within a graph' if scopes else ''}: correct it, or rename the column "
+            "if it is no identifier",
         )
     return index.get_indexer(pd.Index(cells) if scopes is None else pd.MultiIndex.from_arrays([scopes[0], cells]))
 
@@ -192,10 +201,13 @@ def _found(
     rows = _positions(edges, column, nodes, identifier, scopes)
     if (wrong := np.flatnonzero(rows < 0)).size:
         row, known = int(wrong[0]), nodes.frame[identifier]
+        cell = edges.frame[column].iloc[row]
         raise DatasetError(
-            f"{edges.at(row, column)}: {shown(edges.frame[column].iloc[row])} is not in column {identifier} of nodes"
-            f"{' in its graph' if scopes else ''} (which has {', '.join(map(shown, known[:3]))}, ...), like "
-            f"{wrong.size - 1:,} others; add it there, or --drop nodes.{identifier} if rows are numbered"
+            f"{shown(cell)} is not in column {identifier} of nodes{' in its graph' if scopes else ''} (which has "
+            f"{', '.join(map(shown, known[:3]))}, ...), like {wrong.size - 1:,} others",
+            **edges.at(row, column),
+            value=cell,
+            remedy=f"add it there, or --drop nodes.{identifier} if rows are numbered",
         )
     return rows
 
@@ -205,21 +217,24 @@ def _numbered(edges: Table, column: str, sizes: np.ndarray, first: int | None) -
     kind, series = edges.typed(column)
     if kind not in ("integer", "number"):
         raise DatasetError(
-            f"{edges.at(0, column)}: {shown(series.iloc[0])} is not a number of a node; number nodes from 0 in the "
-            "order of nodes, or add a column id with such names to nodes"
+            f"{shown(series.iloc[0])} is not a number of a node",
+            **edges.at(0, column),
+            value=series.iloc[0],
+            remedy="name the column of nodes with such names: --id COLUMN, or number nodes from 0 in their order",
         )
     values = series.to_numpy(dtype=np.float64, na_value=np.nan) - (first or 0)
     if (wrong := np.flatnonzero(~((values >= 0) & (values < MAX_ID) & (values == np.floor(values))))).size:
-        raise DatasetError(
-            f"{edges.at(int(wrong[0]), column)} is {series.iloc[int(wrong[0])]}; edge ids must be whole numbers from "
-            f"{first or 0} to {MAX_ID - 1}"
-        )
+        row = int(wrong[0])
+        remedy = f"edge ids must be whole numbers from {first or 0} to {MAX_ID - 1}"
+        raise DatasetError(f"is {series.iloc[row]}", **edges.at(row, column), value=series.iloc[row], remedy=remedy)
     if (wrong := np.flatnonzero(values >= sizes)).size:
         row = int(wrong[0])
-        hint = "; if nodes are numbered from 1: --first-id 1" if first is None and values.min() == 1 else ""
+        hint = "if nodes are numbered from 1: --first-id 1; otherwise " if first is None and values.min() == 1 else ""
         raise DatasetError(
-            f"{edges.at(row, column)} names node {series.iloc[row]}, which does not exist in its graph of {sizes[row]} "
-            f"nodes{hint}; otherwise correct it, or add a column id with the names that edges use to nodes"
+            f"names node {series.iloc[row]}, which does not exist in its graph of {sizes[row]} nodes",
+            **edges.at(row, column),
+            value=series.iloc[row],
+            remedy=f"{hint}correct it, or add a column id with the names that edges use to nodes",
         )
     return values.astype(np.int64)
 
@@ -231,7 +246,8 @@ def _graphs(
     of_nodes, of_edges, key = keys[0], keys[1], keys[2] if graphs is not None else None
     if of_nodes is None:
         if of_edges is not None or (graphs is not None and len(graphs) != 1):
-            raise DatasetError(f"{nodes.path}: needs a column graph: several tables name graphs; --graph COLUMN")
+            problem = "needs a column graph: several tables name graphs"
+            raise DatasetError(problem, file=nodes.path, remedy="--graph COLUMN")
         return np.zeros(len(nodes), np.int64), None, 1
     if graphs is not None and key is not None:
         graph = _positions(nodes, of_nodes, graphs, key, None)
@@ -246,9 +262,10 @@ def _graphs(
             count = len(graphs)
             if kind == "word" or not np.array_equal(distinct, np.arange(count)):
                 raise DatasetError(
-                    f"{nodes.path}: column {of_nodes} must number the {count} rows of graphs from 0 without gaps (it "
-                    f"has {len(distinct)} different, {shown(distinct[0])} to {shown(distinct[-1])}); or add a column "
-                    "id with the same names to graphs"
+                    f"must number the {count} rows of graphs from 0 without gaps (it has {len(distinct)} different, "
+                    f"{shown(distinct[0])} to {shown(distinct[-1])})",
+                    **nodes.at(column=of_nodes),
+                    remedy="number them so, or add a column id with the same names to graphs",
                 )
         graph = np.searchsorted(distinct, names)
         edge_graph = None
@@ -256,11 +273,13 @@ def _graphs(
             cells = _keys(edges, of_edges, kind == "word")
             place = np.searchsorted(distinct, cells).clip(max=len(distinct) - 1)
             edge_graph = np.where(distinct[place] == cells, place, -1)
-    for table, column, found in ((nodes, of_nodes, graph), (edges, of_edges, edge_graph)):
-        if found is not None and (wrong := np.flatnonzero(found < 0)).size:
+    for table, column, positions in ((nodes, of_nodes, graph), (edges, of_edges, edge_graph)):
+        if positions is not None and (wrong := np.flatnonzero(positions < 0)).size:
             row = int(wrong[0])
-            cell = shown(table.frame[column].iloc[row])
-            raise DatasetError(f"{table.at(row, column)}: graph {cell} is not in {known}; add it there, or correct it")
+            cell, remedy = table.frame[column].iloc[row], "add it there, or correct it"
+            problem = f"graph {shown(cell)} is not in {known}"
+            raise DatasetError(problem, **table.at(row, column), value=cell, remedy=remedy)
     if (empty := np.flatnonzero(np.bincount(graph, minlength=count) == 0)).size and graphs is not None:
-        raise DatasetError(f"{graphs.at(int(empty[0]))}: the graph has no nodes in {nodes.path.name}; remove it")
+        problem = f"the graph has no nodes in {nodes.path.name}"
+        raise DatasetError(problem, **graphs.at(int(empty[0])), remedy="remove it")
     return graph, edge_graph, count

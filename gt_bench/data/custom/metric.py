@@ -45,21 +45,29 @@ def load_metric(name: str) -> tuple[Metric, str]:
     file, _, function = name.partition(":")
     path = Path(file)
     if not path.is_file():
-        raise MetricError(f"metric {name}: {path}: no such file; expected path/to/file.py:function")
-    found, known = function_of(imported(path.resolve(), str(path)), function)
-    if found is None:
+        raise MetricError("no such file", file=path, place="metric", remedy="expected path/to/file.py:function")
+    loaded, known = function_of(imported(path.resolve(), str(path)), function)
+    if loaded is None:
         raise MetricError(
-            f"metric {name}: {path} has no function {function!r}{nearest(function, known)}; it has: "
-            f"{', '.join(known) or 'none'}; write def {function or 'my_metric'}(output, target): return a number"
+            f"has no function {function!r}{nearest(function, known)}",
+            file=path,
+            place="metric",
+            value=function,
+            remedy=f"it has: {', '.join(known) or 'none'}; write def {function or 'my_metric'}(output, target): return "
+            "a number",
         )
-    direction = getattr(found, "direction", None)
+    direction = getattr(loaded, "direction", None)
     if direction not in DIRECTIONS:
         stated = "has no direction" if direction is None else f"has the direction {direction!r}"
         raise MetricError(
-            f"metric {name}: {function} {stated}; state which values are better below the function: "
-            f'{function}.direction = "max" or {function}.direction = "min"'
+            stated,
+            file=path,
+            place=f"metric {function}",
+            value=direction,
+            remedy="state which values are better below the function: "
+            f'{function}.direction = "max" or {function}.direction = "min"',
         )
-    return _checked(found, name, path), direction
+    return _checked(loaded, path), direction
 
 
 def metric_digest(name: str) -> str:
@@ -67,7 +75,7 @@ def metric_digest(name: str) -> str:
     return source_digest(Path(name.partition(":")[0]))
 
 
-def _checked(function: Callable[..., Any], name: str, path: Path) -> Metric:
+def _checked(function: Callable[..., Any], path: Path) -> Metric:
     """Wraps a function so that its exceptions and results of a wrong type name file and line."""
 
     def metric(output: Any, target: Any) -> float:
@@ -78,15 +86,20 @@ def _checked(function: Callable[..., Any], name: str, path: Path) -> Metric:
             raise
         except (Exception, SystemExit) as error:  # a user's function may raise anything
             raise MetricError(
-                f"metric {name}: {path}, line {line_in(path.resolve(), error)}: raises {type(error).__name__}: "
-                f"{error}; it was given {given}"
+                f"metric {function.__name__} raises {type(error).__name__}: {error}",
+                file=path,
+                place=f"line {line_in(path.resolve(), error)}",
+                remedy=f"it was given {given}",
             ) from error
         if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a scalar of torch or NumPy
             value = value.item()
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise MetricError(
-                f"metric {name}: {path}, line {function.__code__.co_firstlineno}: returned {value!r:.100} for {given}; "
-                "expected a finite number"
+                f"metric {function.__name__} returned {value!r:.100} for {given}",
+                file=path,
+                place=f"line {function.__code__.co_firstlineno}",
+                value=value,
+                remedy="expected a finite number",
             )
         return float(value)
 

@@ -11,29 +11,36 @@ from typing import Any
 
 import numpy as np
 
+from gt_bench.config.tasks import LINK
 from gt_bench.data.custom.arrays import as_declared, check_edge_index, convert_arrays, with_reverse_edges
 from gt_bench.data.custom.columns import (
-    Column,
+    TableColumn,
     categories_in,
     counted,
     ranged,
     roles_of,
 )
 from gt_bench.data.custom.description import FILE, TABLES, Description, described, description_file
-from gt_bench.data.custom.folders import files_of, form_of, level_of_folder, read_folder
 from gt_bench.data.custom.join import joined
 from gt_bench.data.custom.pyg import Graphs, from_graphs, level_of
 from gt_bench.data.custom.splits import SplitSection, no_column
-from gt_bench.data.custom.tables import Table, tables_of
-from gt_bench.data.custom.tables import read_folder as read_tables
+from gt_bench.data.custom.tables import Table, read_folder, tables_of
 from gt_bench.data.custom.targets import task_of_array, task_of_columns
-from gt_bench.data.readers import read_npz
+from gt_bench.data.readers import located, read_npz
 from gt_bench.utils.errors import DatasetError, nearest
 
-LINK = "link-prediction"
+STORED = Path("data/own")  # where data of a program are stored, without what was dropped
+
+TASKS = (
+    *(f"{level}-{kind}" for level in ("node", "edge", "graph") for kind in ("classification", "regression")),
+    "graph-multilabel", LINK,
+)  # fmt: skip
 BY = "split."  # prefix of arrays of an npz file that a split can name
 NEEDED, OPTIONAL = ("x", "edge_index", "y"), ("num_nodes", "num_edges", "edge_attr", "split")
 ARRAYS = (*NEEDED, *OPTIONAL)
+# keys of a description that speak of columns or of text: arrays and Data have neither
+OF_TABLES = ("id", "graph", "target", "ends", "weight", "sep", "decimal", "thousands", "encoding", "missing")
+FEATURES = ("x", "edge_attr", "edge_weight")
 
 
 @dataclass(frozen=True)
@@ -59,9 +66,22 @@ class Given:
 Source = str | Path | Callable[[], Graphs] | Given
 
 
+def no_task(task: str | None) -> DatasetError:
+    """Make the error for a task that does not exist."""
+    problem = f"no task {task!r}{nearest(str(task), TASKS)}"
+    return DatasetError(problem, value=task, remedy=f"expected one of {', '.join(TASKS)}")
+
+
 def level_of_task(task: str) -> str:
-    """Return what the targets of a task belong to: "node", "edge" or "graph"."""
-    return "edge" if task == LINK else task.partition("-")[0]
+    """Return what the targets of a task belong to: "node", "edge" or "graph".
+
+    Raises:
+        DatasetError: there is no such task.
+    """
+    level = "edge" if task == LINK else task.partition("-")[0]
+    if level not in ("node", "edge", "graph"):
+        raise no_task(task)
+    return level
 
 
 def description_of(source: Source) -> Description:
@@ -81,8 +101,7 @@ def content_of(source: Source) -> str:
         digest.update(inspect.getsource(source).encode())
         files = []
     elif (path := Path(source)).is_dir():
-        names = [f"{table}.{kind}" for table in TABLES for kind in ("csv", "parquet")]
-        files = (files_of(path) if form_of(path) else [path / name for name in names]) + [path / FILE]
+        files = [path / f"{table}.{kind}" for table in TABLES for kind in ("csv", "parquet")] + [path / FILE]
     else:
         files = [path, description_file(path)]
     for file in files:
@@ -111,7 +130,7 @@ class Reader:
     task: str | None = None
     made_from: str | None = None
     inherited: Description = field(default_factory=Description)
-    columns: list[Column] = field(default_factory=list)
+    columns: list[TableColumn] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -142,7 +161,7 @@ class Reader:
 
     @cached_property
     def opened(self) -> Any:
-        """The data as they are: tables by name, the path of a folder of OGB or TUDataset, arrays by name, or graphs.
+        """The data as they are: tables by name, arrays by name, or graphs.
 
         Raises:
             DatasetError: there are no data, or the tables are invalid.
@@ -154,10 +173,10 @@ class Reader:
             return data if tables is None else tables
         path = Path(source)
         if path.is_dir():
-            return path if form_of(path) else read_tables(path, self.description)
+            return read_folder(path, self.description)
         if path.suffix == ".npz":
             return read_npz(path)
-        raise DatasetError(f"{path}: neither a folder with nodes.csv and edges.csv nor an npz file")
+        raise DatasetError("neither a folder with nodes.csv and edges.csv nor an npz file", file=path)
 
     @property
     def level(self) -> str:
@@ -169,13 +188,12 @@ class Reader:
         if self.task:
             return "link" if self.task == LINK else level_of_task(self.task)
         opened = self.opened
-        if isinstance(opened, Path):
-            return level_of_folder(opened)
         if _are_tables(opened):
             return _level_of_tables(opened, self.description)
         if isinstance(opened, dict):
-            return _level_of_arrays(opened, self.where)
-        return level_of(opened, self.where)
+            return _level_of_arrays(opened)
+        with located(self.where):
+            return level_of(opened)
 
     def infer_task(self) -> str:
         """Decide the task by the type of the targets: words and whole numbers are classes, other numbers quantities.
@@ -189,14 +207,20 @@ class Reader:
             roles = roles_of(table, self._declared, level)
             names = [column for column, role in roles.items() if role == "label"]
             if not names:
+                wanted = self.description.target
+                column = f"{wanted[0]!r}{nearest(wanted[0], table.columns)}" if wanted else "label (or y)"
                 raise DatasetError(
-                    f"{table.path}: no column label (or y) with the targets; it has {', '.join(table.columns)}: "
-                    "--target COLUMN, or --task link-prediction"
+                    f"no column {column} with the targets",
+                    file=table.path,
+                    value=wanted and wanted[0],
+                    remedy=f"it has {', '.join(table.columns)}: --target COLUMN, or --task link-prediction",
                 )
             return task_of_columns(table, names, level)
         trial = replace(self, task=f"{level}-", columns=[])
         trial.opened = self.opened
-        return task_of_array(next(trial.blocks())["y"], level, self.where)
+        y = next(trial.blocks())["y"]
+        with located(self.where):
+            return task_of_array(y, level)
 
     @property
     def of_arrays(self) -> bool:
@@ -206,10 +230,7 @@ class Reader:
     @property
     def numbered(self) -> bool:
         """Whether edges name nodes by numbers that the user has counted from 0 or 1."""
-        opened = self.opened
-        if isinstance(opened, Path):
-            return form_of(opened) == "ogb"
-        return self.of_arrays or "id" not in roles_of(opened["nodes"], self._declared, self.level).values()
+        return self.of_arrays or "id" not in roles_of(self.opened["nodes"], self._declared, self.level).values()
 
     @property
     def _declared(self) -> Description:
@@ -243,14 +264,36 @@ class Reader:
 
     def _blocks(self, level: str) -> Iterator[dict[str, np.ndarray]]:
         opened, description, by = self.opened, self._declared, self.by
-        if isinstance(opened, Path):
-            yield read_folder(opened, level, description, by)
-        elif _are_tables(opened):
+        if _are_tables(opened):
             yield joined(opened, description, self.task or "", level, by, self.columns, self.labels)
-        elif isinstance(opened, dict):
-            yield _from_arrays(dict(opened), level, description, by, self.where)
-        else:
-            yield from from_graphs(opened, self.where, level, description, by)
+            return
+        with located(self.where):
+            _check_declared(self.description)
+            if isinstance(opened, dict):
+                absent = [key for key in self.description.drop or () if key not in opened]
+                if absent and not (isinstance(self.source, Path) and self.source.is_relative_to(STORED)):
+                    raise no_column(absent[0], list(opened), place="drop")
+                yield _from_arrays(dict(opened), level, description, by)
+            else:
+                yield from from_graphs(opened, level, description, by)
+
+
+def _check_declared(description: Description) -> None:
+    """Refuse what is declared of columns: arrays and Data have fixed names."""
+    stated = description.stated()
+    for key in OF_TABLES:
+        if key in stated and stated[key] != ("y",):
+            raise DatasetError(
+                "is for tables, whose columns have names",
+                place=key,
+                value=stated[key],
+                remedy="arrays and Data have x, edge_index, edge_attr, and y for targets: store them under these names "
+                "and remove it",
+            )
+    for key in ("categories", "numbers"):
+        if unknown := [name for name in stated.get(key, ()) if name not in FEATURES]:
+            remedy = f"of arrays and Data it can name {', '.join(FEATURES)}, each as a whole"
+            raise DatasetError(f"names {unknown[0]!r}", place=key, value=unknown[0], remedy=remedy)
 
 
 def _are_tables(opened: Any) -> bool:
@@ -261,22 +304,23 @@ def _level_of_tables(tables: Mapping[str, Table], description: Description) -> s
     """Decide by where targets are."""
     if "graphs" in tables:
         return "graph"
-    found = []
+    levels = []
     for level in ("node", "edge"):
         table = tables[f"{level}s"]
         names = {column.lower() for column in table.columns if not description.declares("drop", table.name, column)}
         declared = any(description.declares("target", table.name, column) for column in table.columns)
         if declared or (not description.target and any(n in ("y", "label") or n[:2] == "y_" for n in names)):
-            found.append(level)
-    if len(found) > 1:
+            levels.append(level)
+    if len(levels) > 1:
         raise DatasetError(
-            f"{tables['nodes'].path.parent}: nodes and edges both have targets; choose: --task node-..., --task "
-            "edge-... or --task link-prediction"
+            "nodes and edges both have targets",
+            file=tables["nodes"].path.parent,
+            remedy="choose: --task node-..., --task edge-... or --task link-prediction",
         )
-    return found[0] if found else "node"
+    return levels[0] if levels else "node"
 
 
-def _level_of_arrays(arrays: Mapping[str, np.ndarray], where: str) -> str:
+def _level_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
     """Decide by the number of targets."""
     rows = {key: len(array) for key, array in arrays.items() if array.ndim}
     if rows.get("num_nodes", 1) > 1 and rows["num_nodes"] == rows.get("y"):  # also graphs of one node each
@@ -287,7 +331,7 @@ def _level_of_arrays(arrays: Mapping[str, np.ndarray], where: str) -> str:
 
 
 def _from_arrays(
-    arrays: dict[str, np.ndarray], level: str, description: Description, by: str | None, where: str
+    arrays: dict[str, np.ndarray], level: str, description: Description, by: str | None
 ) -> dict[str, np.ndarray]:
     """Check and convert the arrays of an npz file."""
     for key in description.drop or ():
@@ -296,33 +340,33 @@ def _from_arrays(
     if by is not None:
         of_split |= {key: arrays.pop(key) for key in [by] if key in arrays and key not in ARRAYS}
         if by not in of_split:
-            raise no_column(by, [*of_split, *(key for key in arrays if key not in ARRAYS)], f"{where}: split")
+            raise no_column(by, [*of_split, *(key for key in arrays if key not in ARRAYS)], place="split")
     if level == "link" and "edge_index" in arrays:
         arrays["y"] = np.ones(np.shape(arrays["edge_index"])[-1], np.int64)
     if missing := [name for name in NEEDED if name not in arrays]:
         known = ", ".join(sorted(arrays)) or "none"
-        raise DatasetError(
-            f"{where}: no array {missing[0]!r}{nearest(missing[0], arrays)}; it has {known}, and needs "
-            f"{', '.join(NEEDED)}"
-        )
+        problem = f"no array {missing[0]!r}{nearest(missing[0], arrays)}"
+        raise DatasetError(problem, value=missing[0], remedy=f"it has {known}, and needs {', '.join(NEEDED)}")
     if unknown := sorted(set(arrays) - set(ARRAYS)):
         hint = "; write masks as split: 1 train, 2 val, 3 test, 0 none" if "mask" in " ".join(unknown) else ""
         raise DatasetError(
-            f"{where}: unknown array {unknown[0]!r}{nearest(unknown[0], ARRAYS)}; optional arrays are "
-            f"{', '.join(OPTIONAL)}, and {BY}NAME, which a split can name: rename it, or --drop {unknown[0]}{hint}"
+            f"unknown array {unknown[0]!r}{nearest(unknown[0], ARRAYS)}",
+            value=unknown[0],
+            remedy=f"optional arrays are {', '.join(OPTIONAL)}, and {BY}NAME, which a split can name: rename it, or "
+            f"--drop {unknown[0]}{hint}",
         )
-    arrays["edge_index"] = check_edge_index(arrays["edge_index"] - (description.first_id or 0), where)
+    arrays["edge_index"] = check_edge_index(arrays["edge_index"] - (description.first_id or 0))
     for key in ("x", "edge_attr"):
         if key in arrays:
             arrays[key] = as_declared(arrays[key], key, description)
     arrays.setdefault("num_nodes", np.array([arrays["x"].shape[0] if arrays["x"].ndim else 0]))
     arrays.setdefault("num_edges", np.array([arrays["edge_index"].shape[1]]))
-    return convert_arrays(arrays, where) | ({} if by is None else {"by": of_split[by].reshape(-1)})
+    return convert_arrays(arrays) | ({} if by is None else {"by": of_split[by].reshape(-1)})
 
 
-def _columns_of(block: Mapping[str, np.ndarray], level: str) -> list[Column]:
+def _columns_of(block: Mapping[str, np.ndarray], level: str) -> list[TableColumn]:
     """Describe arrays, by their first block."""
-    found = []
+    columns = []
     for key, table, role in (
         ("x", "nodes", "feature"),
         ("edge_attr", "edges", "feature"),
@@ -336,9 +380,11 @@ def _columns_of(block: Mapping[str, np.ndarray], level: str) -> list[Column]:
         name = key if width == 1 else f"{key} ({width})"
         if array.dtype.kind == "f":
             missing = int(np.isnan(array).any(-1).sum() if array.ndim > 1 else np.isnan(array).sum())
-            found.append(Column(table, name, role, "number", ranged(array.astype(np.float64)), missing))
+            columns.append(TableColumn(table, name, role, "number", ranged(array.astype(np.float64)), missing))
         else:
-            codes, values = categories_in(array.reshape(-1)) if array.size < 1 << 20 else (array[:0], [])
+            known = array[array != -1] if key == "y" else array.reshape(-1)
+            codes, values = categories_in(known) if known.size < 1 << 20 else (known[:0], [])
             text = counted(values, codes) if values else f"{array.min()} to {array.max()}"
-            found.append(Column(table, name, role, "class" if key == "y" else "category", text))
-    return found
+            kind, missing = "class" if key == "y" else "category", array.size - known.size
+            columns.append(TableColumn(table, name, role, kind, text, missing))
+    return columns

@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
-from gt_bench.config.schema import Strict, parse_yaml, validated
+from gt_bench.config.schema import RecipeError, Strict, parse_yaml, validated
 from gt_bench.utils.errors import DatasetError, nearest
 from gt_bench.utils.redact import shown
 
@@ -74,58 +74,56 @@ class SplitSection(Strict):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-def section_of(split: str | Mapping[str, Any] | SplitSection, where: str = "split") -> SplitSection:
+def section_of(split: str | Mapping[str, Any] | SplitSection) -> SplitSection:
     """Parse a split.
 
     Args:
         split: a section, its keys, or text such as "temporal:year:2018,2020" or "{kind: k-fold, folds: 5}".
-        where: name of the option or key for error messages.
 
     Returns:
         The section.
 
     Raises:
-        DatasetError: the text has another form.
-        RecipeError: a key or a value is invalid.
+        RecipeError: the text has another form, or a key or a value is invalid.
     """
     if isinstance(split, SplitSection):
         return split
     if isinstance(split, str):
-        where = f"{where} {split}"
         try:
             split = parse_yaml(split) if split.lstrip().startswith("{") else _from_text(split)
-        except (ValueError, yaml.YAMLError) as error:
-            raise DatasetError(f"{where}: {error}; expected {FORMS}, or a mapping {{kind: ..., column: ...}}") from None
+        except ValueError as error:
+            remedy = f"expected {FORMS}, or a mapping {{kind: ..., column: ...}}"
+            raise RecipeError(f"{split!r}: {error}", value=split, remedy=remedy) from None
     if not isinstance(split, Mapping):
-        raise DatasetError(f"{where}: is {split!r}; expected {FORMS}")
-    return validated(SplitSection, dict(split), where)
+        raise RecipeError(f"is {split!r}", value=split, remedy=f"expected {FORMS}")
+    return validated(SplitSection, dict(split), "")
 
 
 def _from_text(text: str) -> dict[str, Any]:
     kind, *rest = (part.strip() for part in text.split(":", 2))
-    found: dict[str, Any] = {"kind": kind}
+    content: dict[str, Any] = {"kind": kind}
     if kind in ("temporal", "grouped"):
-        found["column"], rest = (rest[0] or None, rest[1:]) if rest else (None, [])
+        content["column"], rest = (rest[0] or None, rest[1:]) if rest else (None, [])
     elif kind == "k-fold":
         if not rest:
             raise ValueError("the number of folds is missing")
-        found["folds"], rest = _value(int, rest[0]), rest[1:]
+        content["folds"], rest = _value(int, rest[0]), rest[1:]
     elif kind not in ("random", "given"):
         raise ValueError(f"no kind {kind!r}{nearest(kind, ['random', 'temporal', 'grouped', 'k-fold', 'given'])}")
     if len(rest) > 1:
         raise ValueError(f"{rest[1]!r} is too much")
     if not rest:
-        return found
+        return content
     values = rest[0].split(",")
     if kind == "k-fold":
-        found["val"] = _value(float, rest[0])
+        content["val"] = _value(float, rest[0])
     elif kind == "temporal" and len(values) == 2:
-        found["cuts"] = [parse_yaml(value) for value in values]
+        content["cuts"] = [parse_yaml(value) for value in values]
     elif len(values) == 3 and kind != "given":
-        found["shares"] = [_value(float, value) for value in values]
+        content["shares"] = [_value(float, value) for value in values]
     else:
         raise ValueError(f"{rest[0]!r} is not {'two cuts or ' if kind == 'temporal' else ''}three shares")
-    return found
+    return content
 
 
 def _value(kind: type[int] | type[float], text: str) -> float:
@@ -151,18 +149,16 @@ class Drawn:
 
 
 @dataclass
-class Rows:
+class SplitRows:
     """The rows that are split.
 
     Attributes:
-        name: name of the dataset for error messages.
         level: what a row is: "node" or "graph".
         labelled: which rows have a target, bool [rows]. Other rows are in no part.
         column: the values of the column of the section, [rows].
         classes: the classes by which folds are stratified, int [rows]; None for other targets.
     """
 
-    name: str
     level: str
     labelled: np.ndarray
     column: np.ndarray | None = None
@@ -173,21 +169,27 @@ class Rows:
         assert self.column is not None  # a section with a column reads it
         if len(self.column) != len(self.labelled):
             raise DatasetError(
-                f"{self.name}: the column of the split has {len(self.column)} values for {len(self.labelled)} "
-                f"{self.level}s; it needs one for each"
+                f"the column of the split has {len(self.column)} values for {len(self.labelled)} {self.level}s",
+                remedy="it needs one for each",
             )
         return self.column
+
+    def place(self, column: str | None, row: int) -> str:
+        """Describe the place of a value for error messages."""
+        return f"column {column}: {self.level} {row} (counted from 0)"
 
     def check_known(self, missing: np.ndarray, column: str | None, what: str) -> None:
         """Raise DatasetError if a row with a target has no value."""
         if (wrong := np.flatnonzero(missing & self.labelled)).size:
+            others = f", like {wrong.size - 1} others" if wrong.size > 1 else ""
             raise DatasetError(
-                f"{self.name}: column {column}: {self.level} {wrong[0]} (counted from 0) has a target and no {what}"
-                f"{f', like {wrong.size - 1} others' if wrong.size > 1 else ''}; add it, or remove the target"
+                f"has a target and no {what}{others}",
+                place=self.place(column, int(wrong[0])),
+                remedy="add it, or remove the target",
             )
 
 
-def drawn(section: SplitSection, rows: Rows, shares: Shares, num_splits: int, seed: int) -> Drawn:
+def drawn(section: SplitSection, rows: SplitRows, shares: Shares, num_splits: int, seed: int) -> Drawn:
     """Draw temporal or grouped splits, or those of a k-fold cross-validation.
 
     Args:
@@ -211,7 +213,7 @@ def drawn(section: SplitSection, rows: Rows, shares: Shares, num_splits: int, se
     return _folds(section, rows, seed)
 
 
-def _temporal(section: SplitSection, rows: Rows, shares: Shares) -> Drawn:
+def _temporal(section: SplitSection, rows: SplitRows, shares: Shares) -> Drawn:
     texts = rows.values()
     times, missing, are_dates = _times(texts, rows, section.column)
     rows.check_known(missing, section.column, "time")
@@ -222,15 +224,17 @@ def _temporal(section: SplitSection, rows: Rows, shares: Shares) -> Drawn:
         cuts = [_cut(cut, are_dates, rows, section.column) for cut in section.cuts]
         if cuts[0] >= cuts[1]:
             raise DatasetError(
-                f"{rows.name}: the cuts {section.cuts[0]} and {section.cuts[1]} are not in order; the first is the "
-                "time at which val begins, the second that at which test begins"
+                f"the cuts {section.cuts[0]} and {section.cuts[1]} are not in order",
+                value=section.cuts,
+                remedy="the first is the time at which val begins, the second that at which test begins",
             )
         texts_of_cuts = [str(cut) for cut in section.cuts]
     else:
         if len(known) < 3:
             raise DatasetError(
-                f"{rows.name}: column {section.column} has {len(known)} different times in rows with a target; three "
-                "parts need three: rows of the same time are in the same part"
+                f"has {len(known)} different times in rows with a target",
+                place=f"column {section.column}",
+                remedy="three parts need three: rows of the same time are in the same part",
             )
         before = np.concatenate([[0], np.bincount(inverse).cumsum()])[:-1]  # rows before each time
         val = 1 + int(np.abs(before[1:-1] - len(inverse) * shares[0]).argmin())
@@ -247,8 +251,9 @@ def _temporal(section: SplitSection, rows: Rows, shares: Shares) -> Drawn:
         if not (codes == code).any():
             span = f"{shown(labelled_texts[first[0]])} to {shown(labelled_texts[first[-1]])}"
             raise DatasetError(
-                f"{rows.name}: the {name} part is empty: column {section.column} goes from {span}, and the cuts are "
-                f"{' and '.join(texts_of_cuts)}; move them"
+                f"the {name} part is empty: times go from {span}, and the cuts are {' and '.join(texts_of_cuts)}",
+                place=f"column {section.column}",
+                remedy="move them",
             )
     stated = (
         f"temporal by {section.column}: train before {texts_of_cuts[0]}, val from {texts_of_cuts[0]}, test from "
@@ -258,7 +263,7 @@ def _temporal(section: SplitSection, rows: Rows, shares: Shares) -> Drawn:
     return Drawn(codes[None].astype(np.uint8), seen[None].astype(np.uint8), stated)
 
 
-def _times(cells: np.ndarray, rows: Rows, column: str | None) -> tuple[np.ndarray, np.ndarray, bool]:
+def _times(cells: np.ndarray, rows: SplitRows, column: str | None) -> tuple[np.ndarray, np.ndarray, bool]:
     """Convert cells to numbers. Returns them, which are missing (then the number is 0), and whether they are dates."""
     if cells.dtype.kind == "M":
         missing = np.isnat(cells)
@@ -273,8 +278,11 @@ def _times(cells: np.ndarray, rows: Rows, column: str | None) -> tuple[np.ndarra
             times[row] = _microseconds(str(cells[row]).strip())
         except (ValueError, OverflowError):
             raise DatasetError(
-                f"{rows.name}: column {column}: {rows.level} {row} (counted from 0) is {shown(cells[row])}; times must "
-                "be all numbers, or all ISO dates such as 2021-05-31 or 2021-05-31T14:00, so that they have an order"
+                f"is {shown(cells[row])}",
+                place=rows.place(column, row),
+                value=cells[row],
+                remedy="times must be all numbers, or all ISO dates such as 2021-05-31 or 2021-05-31T14:00, so that "
+                "they have an order",
             ) from None
     return times, missing, True
 
@@ -301,17 +309,16 @@ def _microseconds(text: str) -> int:
     return (delta.days * 86400 + delta.seconds) * 10**6 + delta.microseconds
 
 
-def _cut(cut: int | float | str, are_dates: bool, rows: Rows, column: str | None) -> float:
+def _cut(cut: int | float | str, are_dates: bool, rows: SplitRows, column: str | None) -> float:
     try:
         return _microseconds(str(cut)) if are_dates else cut if isinstance(cut, int) else _number(str(cut))
     except (ValueError, OverflowError):
-        raise DatasetError(
-            f"{rows.name}: the cut {cut} is not {'a date' if are_dates else 'a number'}, as the times of column "
-            f"{column} are; write it as they are"
-        ) from None
+        problem = f"the cut {cut} is not {'a date' if are_dates else 'a number'}, as the times are"
+        place = f"column {column}"
+        raise DatasetError(problem, place=place, value=cut, remedy="write it as they are") from None
 
 
-def _grouped(section: SplitSection, rows: Rows, shares: Shares, num_splits: int, seed: int) -> Drawn:
+def _grouped(section: SplitSection, rows: SplitRows, shares: Shares, num_splits: int, seed: int) -> Drawn:
     cells = rows.values()
     missing = np.isnan(cells) if cells.dtype.kind in "iubf" else _is_missing(cells)
     cells = cells if cells.dtype.kind in "iubf" else np.array([str(cell).strip() for cell in cells.tolist()])
@@ -320,10 +327,8 @@ def _grouped(section: SplitSection, rows: Rows, shares: Shares, num_splits: int,
     sizes = np.bincount(group[rows.labelled], minlength=group.max(initial=0) + 1)  # rows with a target
     groups = np.flatnonzero(sizes)
     if len(groups) < 3:
-        raise DatasetError(
-            f"{rows.name}: column {section.column} has {len(groups)} groups with a target; train, val and test need "
-            "one each: use another column"
-        )
+        remedy = "train, val and test need one each: use another column"
+        raise DatasetError(f"has {len(groups)} groups with a target", place=f"column {section.column}", remedy=remedy)
     codes = np.zeros((num_splits, len(cells)), np.uint8)
     seen = np.ones_like(codes)
     counts: list[int] = []
@@ -352,13 +357,12 @@ def _filled(sizes: np.ndarray, shares: Shares) -> np.ndarray:
     return parts
 
 
-def _folds(section: SplitSection, rows: Rows, seed: int) -> Drawn:
+def _folds(section: SplitSection, rows: SplitRows, seed: int) -> Drawn:
     folds, share = section.folds or 0, section.val or 0.1
     members = np.flatnonzero(rows.labelled)
     if folds > len(members):
-        raise DatasetError(
-            f"{rows.name}: {folds} folds of {len(members)} {rows.level}s with a target; use at most {len(members)}"
-        )
+        problem = f"{folds} folds of {len(members)} {rows.level}s with a target"
+        raise DatasetError(problem, value=folds, remedy=f"use at most {len(members)}")
     of_row = np.empty(len(members), np.int64)
     of_row[_mixed(members, rows.classes, seed)] = np.arange(len(members)) % folds
     codes = np.zeros((folds, len(rows.labelled)), np.uint8)
@@ -371,9 +375,10 @@ def _folds(section: SplitSection, rows: Rows, seed: int) -> Drawn:
         picked = np.flatnonzero(np.diff(steps, prepend=0))
         if not len(picked) or len(picked) == len(rest):
             raise DatasetError(
-                f"{rows.name}: a validation share of {share:g} of the {len(rest)} {rows.level}s that are not in the "
-                f"test fold leaves {'train' if len(picked) else 'val'} empty; use fewer folds, or another share: "
-                f"k-fold:{folds}:0.5"
+                f"a validation share of {share:g} of the {len(rest)} {rows.level}s that are not in the test fold "
+                f"leaves {'train' if len(picked) else 'val'} empty",
+                value=share,
+                remedy=f"use fewer folds, or another share: k-fold:{folds}:0.5",
             )
         row[rest[_mixed(rest, rows.classes, seed + 1 + number)[picked]]] = 2
     stated = (
@@ -389,7 +394,7 @@ def _mixed(members: np.ndarray, classes: np.ndarray | None, seed: int) -> np.nda
     return order if classes is None else order[np.argsort(classes[members][order], kind="stable")]
 
 
-def no_column(column: str, known: Sequence[str], where: str) -> DatasetError:
+def no_column(column: str, known: Sequence[str], file: str | Path = "", place: str = "") -> DatasetError:
     """Make the error for a column that is declared and does not exist."""
-    listed = ", ".join(known) or "none"
-    return DatasetError(f"{where}: no column {column!r}{nearest(column, list(known))}; it has: {listed}")
+    problem, remedy = f"no column {column!r}{nearest(column, known)}", f"it has: {', '.join(known) or 'none'}"
+    return DatasetError(problem, file=file, place=place, value=column, remedy=remedy)

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from gt_bench.config.tasks import TWO_CLASSES
 from gt_bench.data.custom import splits
 from gt_bench.data.custom.arrays import FEW, MAX_VALUES, check_precision
 from gt_bench.data.custom.source import Reader
@@ -15,10 +16,9 @@ from gt_bench.utils.redact import shown
 
 MAX_CLASSES = 100_000
 MUTUAL = 0.95  # share of edges with their reverse above which edges are probably meant to have no direction
-TWO_CLASSES = ("roc-auc", "ap", "f1-binary")  # metrics of two classes, of which 1 is the positive one
 
 
-class Summary:
+class DataSummary:
     """Summary of user-supplied data. Call `add` for each block, then the other methods.
 
     Args:
@@ -34,7 +34,6 @@ class Summary:
     def __init__(self, spec: DatasetSpec, reader: Reader, shares: Shares, num_splits: int):
         self.spec, self.reader, self.shares, self.num_splits = spec, reader, shares, num_splits
         self.seed, self.inductive = reader.description.seed or 0, bool(reader.description.inductive)
-        self.name = f"dataset {spec.name!r}"
         self.classification = spec.task.endswith("-classification")
         self.widths: dict[str, int | np.ndarray] = {}
         self.rows = dict.fromkeys(("x", "edge_attr"), 0)
@@ -74,7 +73,7 @@ class Summary:
         self._count_edges(block)
         y = self._classes(block["y"]) if self.classification else block["y"]
         if self.spec.task.endswith("-regression"):
-            check_precision(y, "y", self.name)
+            check_precision(y, "y")
             y = y.astype(np.float32)  # also whole numbers: they are standardised
         self._check_shapes(block)
         self._check_targets(y)
@@ -116,14 +115,14 @@ class Summary:
         stated = self.reader.description
         if self.first_id == 1 and stated.first_id is None and self.reader.numbered:
             raise DatasetError(
-                f"{self.name}: no edge names node 0: edges may count from 1, and the last node would have no edge; "
-                "choose: --first-id 1, or --first-id 0 if nodes are numbered from 0"
+                "no edge names node 0: edges may count from 1, and the last node would have no edge",
+                remedy="choose: --first-id 1, or --first-id 0 if nodes are numbered from 0",
             )
         mutual = self.total - self.one_way
         if stated.undirected is None and self.one_way and mutual >= MUTUAL * self.total:
             raise DatasetError(
-                f"{self.name}: {mutual:,} of {self.total:,} edges have their reverse and {self.one_way:,} have not; "
-                "choose: --undirected adds it where it is missing, --directed uses the edges as they are"
+                f"{mutual:,} of {self.total:,} edges have their reverse and {self.one_way:,} have not",
+                remedy="choose: --undirected adds it where it is missing, --directed uses the edges as they are",
             )
 
     def _check_categories(self) -> None:
@@ -134,9 +133,10 @@ class Summary:
             rows, largest = self.rows[key], int(values.max())
             if len(values) > max(FEW, rows // 10) or largest >= max(MAX_VALUES, rows):
                 raise DatasetError(
-                    f"{self.name}: column {column} of {key} has whole numbers, which are categories: {len(values):,} "
-                    f"different ones up to {largest:,} in {rows:,} rows; remove an identifier, or choose: --numbers "
-                    f"{key} for quantities, --categories {key}"
+                    f"has whole numbers, which are categories: {len(values):,} different ones up to {largest:,} in "
+                    f"{rows:,} rows",
+                    place=f"{key}: column {column}",
+                    remedy=f"remove an identifier, or choose: --numbers {key} for quantities, --categories {key}",
                 )
 
     def _classes(self, y: np.ndarray) -> np.ndarray:
@@ -144,19 +144,22 @@ class Summary:
         task, level = self.spec.task, self.spec.level
         if y.ndim > 1 and y.shape[1] > 1:
             raise DatasetError(
-                f"{self.name}: y has {y.shape[1]} columns; {task} needs one target per {level}, a class 0, 1, ...: "
-                "give the number of the class (for one column per class, that of the largest)"
-                + (", or --task graph-multilabel" if level == "graph" else "")
+                f"has {y.shape[1]} columns",
+                place="y",
+                remedy=f"{task} needs one target per {level}, a class 0, 1, ...: give the number of the class (for one "
+                "column per class, that of the largest)" + (", or --task graph-multilabel" if level == "graph" else ""),
             )
         if y.dtype.kind != "f":
             return y
         self.as_floats = True
         known = ~np.isnan(y)
         if (wrong := np.flatnonzero(known & (y != np.floor(y)))).size:
-            row = sum(map(len, self.targets)) + wrong[0]
+            value = float(y.flat[wrong[0]])
             raise DatasetError(
-                f"{self.name}: the target of {level} {row} is {y.flat[wrong[0]]:g}; {task} needs whole numbers 0, 1, "
-                f"...: number the classes, or use --task {level}-regression"
+                f"the target is {value:g}",
+                place=f"{level} {sum(map(len, self.targets)) + wrong[0]}",
+                value=value,
+                remedy=f"{task} needs whole numbers 0, 1, ...: number the classes, or use --task {level}-regression",
             )
         return np.where(known, y, -1).astype(np.int64)
 
@@ -175,42 +178,40 @@ class Summary:
             checked.append(("edge_attr", len(block["edge_attr"]), "edge"))
         if "split" in block:
             checked.append(("split", np.atleast_2d(block["split"]).shape[1], level))
-        for key, found, kind in checked:
+        for key, count, kind in checked:
             expected = rows[kind]
             if key in ("y", "split") and "target" in block:  # added reverse edges have no target
                 expected = len(block["target"])
-            if found != expected:
+            if count != expected:
                 hint = "; several graphs need num_nodes and num_edges" if key == "y" and len(sizes) == 1 else ""
-                raise DatasetError(
-                    f"{self.name}: {key} has {found} entries for {expected} {kind}s; it needs one for each{hint}"
-                )
+                problem, remedy = f"has {count} entries for {expected} {kind}s", f"it needs one for each{hint}"
+                raise DatasetError(problem, place=key, value=count, remedy=remedy)
         graph = np.repeat(np.arange(len(sizes)), counts)
         if (wrong := np.flatnonzero((block["edge_index"] >= sizes[graph]).any(0))).size:
             edge, number = wrong[0], graph[wrong[0]]
+            node = int(block["edge_index"][:, edge].max())
             raise DatasetError(
-                f"{self.name}: column {edge} of edge_index names node {block['edge_index'][:, edge].max()} of graph "
-                f"{number}; its nodes are numbered from 0 to {sizes[number] - 1} (numbers start at 0 in each graph)"
+                f"names node {node} of graph {number}",
+                place=f"edge_index: column {edge}",
+                value=node,
+                remedy=f"its nodes are numbered from 0 to {sizes[number] - 1} (numbers start at 0 in each graph)",
             )
 
     def _check_targets(self, y: np.ndarray) -> None:
         if self.classification and y.size:
             if y.max() >= MAX_CLASSES:
-                raise DatasetError(
-                    f"{self.name}: a label is {y.max()}; classes are numbered 0, 1, ..., less than {MAX_CLASSES:,}"
-                )
+                remedy = f"classes are numbered 0, 1, ..., less than {MAX_CLASSES:,}"
+                raise DatasetError(f"a label is {y.max()}", value=int(y.max()), remedy=remedy)
             if y.min() < -1:
-                raise DatasetError(
-                    f"{self.name}: a label is {y.min()}; classes are numbered from 0, and -1 is no class"
-                )
+                remedy = "classes are numbered from 0, and -1 is no class"
+                raise DatasetError(f"a label is {y.min()}", value=int(y.min()), remedy=remedy)
         elif self.spec.task == "graph-multilabel":
             values = np.unique(y if y.dtype.kind != "f" else y[~np.isnan(y)])
             wrong = values[(values != 0) & (values != 1)]
             if wrong.size:
                 hint = "; write 0 for no, and nan for unknown" if wrong[0] == -1 else ""
-                raise DatasetError(
-                    f"{self.name}: a target is {wrong[0]:g}; labels of graph-multilabel are 0 and 1 "
-                    f"(empty or NaN: unknown){hint}"
-                )
+                remedy = f"labels of graph-multilabel are 0 and 1 (empty or NaN: unknown){hint}"
+                raise DatasetError(f"a target is {wrong[0]:g}", value=float(wrong[0]), remedy=remedy)
 
     def check(self) -> None:
         """Check the targets of all blocks.
@@ -227,21 +228,21 @@ class Summary:
                 hint = (
                     f" ({unlabelled} are -1, which means no label: if it is a class, use 0 and 1)" if unlabelled else ""
                 )
-                raise DatasetError(f"{self.name}: {only}; {task} needs two classes or more{hint}")
+                raise DatasetError(only, remedy=f"{task} needs two classes or more{hint}")
             rows = int((y >= 0).sum())
             if self.out_dim > max(MAX_VALUES, rows):
                 raise DatasetError(
-                    f"{self.name}: a label is {self.out_dim - 1}, but {rows:,} {level}s have {len(known)} classes; "
-                    f"number the classes 0, 1, ..., or use --task {level}-regression"
+                    f"a label is {self.out_dim - 1}, but {rows:,} {level}s have {len(known)} classes",
+                    value=self.out_dim - 1,
+                    remedy=f"number the classes 0, 1, ..., or use --task {level}-regression",
                 )
             if self.spec.metric in TWO_CLASSES and self.out_dim > 2:
                 hint = f" (numbered {known[0]} and {known[1]}: number them 0 and 1)" if len(known) == 2 else ""
-                raise DatasetError(
-                    f"{self.name}: the metric {self.spec.metric} needs two classes; the targets have "
-                    f"{self.out_dim}{hint}"
-                )
+                problem = f"the metric {self.spec.metric} needs two classes"
+                remedy = f"the targets have {self.out_dim}{hint}"
+                raise DatasetError(problem, value=self.spec.metric, remedy=remedy)
         elif not self._labelled.any():
-            raise DatasetError(f"{self.name}: every target is empty or NaN")
+            raise DatasetError("every target is empty or NaN")
         self._check_edges()
         self._check_categories()
 
@@ -277,8 +278,10 @@ class Summary:
                 part = PARTS[split[number, row] - 1]
                 hint = "; if its label -1 is a class, number the classes from 0"
                 raise DatasetError(
-                    f"{self.name}: {level} {row} has no target, but is in the {part} part of split {number}; remove it "
-                    f"from all parts (in CSV: split none){hint if self.classification and not self.as_floats else ''}"
+                    f"has no target, but is in the {part} part of split {number}",
+                    place=f"{level} {row}",
+                    remedy="remove it from all parts (in CSV: split none)"
+                    + (hint if self.classification and not self.as_floats else ""),
                 )
             return split
         split = np.zeros((self.num_splits, len(labelled)), np.uint8)
@@ -289,14 +292,15 @@ class Summary:
         """Draw splits of `count` rows by the shares of the reader, [S, count]. Raise DatasetError for an empty part."""
         shares, level = self.shares, self.spec.level
         if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-            raise DatasetError(f"{self.name}: the shares of a split must add up to 1; got {shares}")
+            raise DatasetError("the shares of a split must add up to 1", value=shares, remedy=f"got {shares}")
         sizes = [round(count * share) for share in shares[1:]]
         sizes = [count - sum(sizes), *sizes]
         for part, share, size in zip(PARTS, shares, sizes, strict=True):
             if share > 0 and size < 1:
                 raise DatasetError(
-                    f"{self.name}: {count} {level}{'' if count == 1 else 's'} with a target cannot be split "
-                    f"{'/'.join(f'{share:g}' for share in shares)}: the {part} part is empty; add {level}s, or a split"
+                    f"{count} {level}{'' if count == 1 else 's'} with a target cannot be split "
+                    f"{'/'.join(f'{share:g}' for share in shares)}: the {part} part is empty",
+                    remedy=f"add {level}s, or a split",
                 )
         codes = np.repeat(np.array([1, 2, 3], np.uint8), sizes)
         seeds = range(self.seed, self.seed + self.num_splits)
@@ -307,9 +311,8 @@ class Summary:
         """Whether the split of the data is used. Raises DatasetError if it must be, and there is none."""
         section = self.reader.section
         if section and section.kind == "given" and not self.splits:
-            raise DatasetError(
-                f"{self.name}: the data have no split, and split: given keeps that of the data; add one, or draw one"
-            )
+            problem = "the data have no split, and split: given keeps that of the data"
+            raise DatasetError(problem, place="split", value="given", remedy="add one, or draw one")
         return bool(self.splits) and not (section and section.kind == "random")
 
     @cached_property
@@ -324,29 +327,29 @@ class Summary:
             codes = self.split()
             shares = "/".join(f"{share:g}" for share in self.shares)
             stated = f"random, {shares}" if not self.splits or (section and section.kind == "random") else "of the data"
-            found = splits.Drawn(codes, np.where(codes, codes, 1).astype(np.uint8), stated)
+            made = splits.Drawn(codes, np.where(codes, codes, 1).astype(np.uint8), stated)
         else:
             classes = y.reshape(-1) if self.classification else None
             column = np.concatenate(self.by) if self.by else None
-            rows = splits.Rows(self.name, self.spec.level, self._labelled, column, classes)
-            found = splits.drawn(section, rows, self.shares, self.num_splits, self.seed)
+            rows = splits.SplitRows(self.spec.level, self._labelled, column, classes)
+            made = splits.drawn(section, rows, self.shares, self.num_splits, self.seed)
         if self.inductive:
-            self._state_inductive(found)
-        return found
+            self._state_inductive(made)
+        return made
 
-    def _state_inductive(self, found: splits.Drawn) -> None:
+    def _state_inductive(self, made: splits.Drawn) -> None:
         """Add to `stated` how much of the graph training sees in the first split."""
-        ends, seen = np.concatenate(self.ends, axis=1), found.seen[0]
+        ends, seen = np.concatenate(self.ends, axis=1), made.seen[0]
         edges = [int((seen[ends] <= code).all(0).sum()) for code in (1, 2, 3)]
         nodes = [int((seen <= code).sum()) for code in (1, 2, 3)]
-        found.stated += (
+        made.stated += (
             f"; inductive: training sees {nodes[0]:,} nodes and {edges[0]:,} edges, validation {nodes[1]:,} and "
             f"{edges[1]:,}, test all {nodes[2]:,} and {edges[2]:,} (the first split)"
         )
 
     def notes(self, split: np.ndarray) -> list[str]:
         """Name the parts of splits [S, rows] in which a class is missing, or a label has only one value."""
-        y, level, found = self._y, self.spec.level, []
+        y, level, notes = self._y, self.spec.level, []
         if not (self.classification or self.spec.task == "graph-multilabel"):
             return []
         classes, y = np.unique(y[y >= 0]), y.reshape(len(y), -1)
@@ -363,8 +366,8 @@ class Summary:
                 listed = ", ".join(map(shown, names[:5])) + (", ..." if len(names) > 5 else "")
                 what = f"no {level} of class {listed}" if self.classification else f"one value of label {listed}"
                 more = f"; so in {len(lost)} of {len(split)} splits" if len(lost) > 1 else ""
-                found.append(f"the {part} part of split {lost[0][0]} has {what}{more}")
-        return found
+                notes.append(f"the {part} part of split {lost[0][0]} has {what}{more}")
+        return notes
 
     @property
     def _y(self) -> np.ndarray:

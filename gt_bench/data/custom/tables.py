@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gt_bench.data.custom.description import TABLES, Description
-from gt_bench.data.readers import dataset_errors
+from gt_bench.data.readers import dataset_errors, located
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.redact import shown
 
@@ -58,10 +58,11 @@ class Table:
         """Names of the columns."""
         return list(self.frame.columns)
 
-    def at(self, row: int, column: str | None = None) -> str:
-        """Describe the location of a row, or of a cell if `column` is given, for error messages."""
-        line = self.lines[row] if len(self.lines) else row
-        return f"{self.path}: {self.unit} {line}" + (f": column {shown(column)}" if column else "")
+    def at(self, row: int | None = None, column: str | None = None) -> dict[str, str]:
+        """Return file and place of a row, a column or a cell, as arguments of DatasetError."""
+        line = None if row is None else f"{self.unit} {self.lines[row] if len(self.lines) else row}"
+        place = ": ".join(part for part in (line, column and f"column {shown(column)}") if part)
+        return {"file": str(self.path), "place": place}
 
     def typed(self, column: str) -> tuple[str, pd.Series]:
         """Return a column and its type.
@@ -91,22 +92,24 @@ class Table:
         if types.is_datetime64_any_dtype(series.dtype):
             dates = series.dt.tz_convert("UTC").dt.tz_localize(None) if series.dt.tz is not None else series
             return "date", dates
-        found = types.infer_dtype(series, skipna=True)
-        if found == "string":
+        kind = types.infer_dtype(series, skipna=True)
+        if kind == "string":
             words = [None if pd.isna(cell) else readable(cell) for cell in series]
             return "word", pd.Series(words, dtype=object)
-        if found in ("boolean", "integer"):
+        if kind in ("boolean", "integer"):
             return "integer", series.astype("Int64")
-        if found in ("empty", "floating", "mixed-integer-float", "decimal"):
+        if kind in ("empty", "floating", "mixed-integer-float", "decimal"):
             return "number", pd.Series([np.nan if pd.isna(cell) else float(cell) for cell in series], dtype=np.float64)
-        if found in ("date", "datetime", "datetime64"):
+        if kind in ("date", "datetime", "datetime64"):
             return "date", pd.to_datetime(series, utc=True).dt.tz_localize(None)
         row, cell = next(
             ((row, cell) for row, cell in enumerate(series) if not isinstance(cell, str | int | float)), (0, series[0])
         )
         raise DatasetError(
-            f"{self.at(row, column)} is a {type(cell).__name__} ({shown(repr(cell))}) in a column of {found}; write "
-            "one number or word per cell, all of one type, and a vector as one column per entry"
+            f"is a {type(cell).__name__} ({shown(repr(cell))}) in a column of {kind}",
+            **self.at(row, column),
+            value=cell,
+            remedy="write one number or word per cell, all of one type, and a vector as one column per entry",
         )
 
 
@@ -132,7 +135,7 @@ def read_folder(folder: Path, description: Description) -> dict[str, Table]:
     for name in TABLES:
         text, binary = folder / f"{name}.csv", folder / f"{name}.parquet"
         if text.exists() and binary.exists():
-            raise DatasetError(f"{folder}: has {text.name} and {binary.name}; remove one")
+            raise DatasetError(f"has {text.name} and {binary.name}", file=folder, remedy="remove one")
         if text.exists():
             tables[name] = _read_csv(text, name, description)
         elif binary.exists():
@@ -141,10 +144,8 @@ def read_folder(folder: Path, description: Description) -> dict[str, Table]:
             with dataset_errors(binary, "not a readable Parquet file"):
                 tables[name] = _from_arrow(parquet.read_table(binary), name, binary, description)
         elif name != "graphs":
-            raise DatasetError(
-                f"{text}: no such file; a folder needs nodes.csv, edges.csv and, for targets of graphs, graphs.csv (or "
-                "these as .parquet)"
-            )
+            remedy = "a folder needs nodes.csv, edges.csv and, for targets of graphs, graphs.csv (or these as .parquet)"
+            raise DatasetError("no such file", file=text, remedy=remedy)
     return tables
 
 
@@ -158,32 +159,35 @@ def _read_csv(path: Path, name: str, description: Description) -> Table:
         text = content.decode(encoding)
     except (UnicodeError, LookupError) as error:
         raise DatasetError(
-            f"{path}: cannot be read as {encoding.removesuffix('-sig')} ({error}); name its encoding: --encoding "
-            "latin-1 (or utf-16, cp1252, ...)"
+            f"cannot be read as {encoding.removesuffix('-sig')} ({error})",
+            file=path,
+            remedy="name its encoding: --encoding latin-1 (or utf-16, cp1252, ...)",
         ) from None
     if "\0" in text:
-        raise DatasetError(f"{path}: contains a zero byte; if it is UTF-16 or UTF-32: --encoding utf-16")
+        raise DatasetError("contains a zero byte", file=path, remedy="if it is UTF-16 or UTF-32: --encoding utf-16")
     if text.startswith("#"):
-        raise DatasetError(f"{path}: line 1 begins with #; remove the lines of comments")
+        raise DatasetError("begins with #", file=path, place="line 1", remedy="remove the lines of comments")
     try:
         rows = _rows(text, sep)
     except csv.Error as error:
-        raise DatasetError(
-            f"{path}: cannot be read ({error}); close each quoted cell, and double the quotes in it"
-        ) from error
+        remedy = "close each quoted cell, and double the quotes in it"
+        raise DatasetError(f"cannot be read ({error})", file=path, remedy=remedy) from error
     if not rows:
-        raise DatasetError(f"{path}: is empty; the first line must name the columns")
+        raise DatasetError("is empty", file=path, remedy="the first line must name the columns")
     names = [cell.strip() for cell in rows[0][1]]
     _check_names(path, names, rows[0][1], sep)
     for line, row in rows[1:]:
         if len(row) != len(names):
             raise DatasetError(
-                f"{path}: line {line} has {len(row)} columns, line 1 names {len(names)}; columns are separated by "
-                f"{sep!r} (--sep), and a cell that contains it needs quotes"
+                f"has {len(row)} columns, line 1 names {len(names)}",
+                file=path,
+                place=f"line {line}",
+                remedy=f"columns are separated by {sep!r} (--sep), and a cell that contains it needs quotes",
             )
     blank = set(range(rows[0][0] + 1, rows[-1][0])) - {line for line, _ in rows} if len(names) == 1 else set()
     if blank and not any("\n" in row[0] for _, row in rows):
-        raise DatasetError(f"{path}: line {min(blank)} is empty; write nan for a missing value, or remove the line")
+        remedy = "write nan for a missing value, or remove the line"
+        raise DatasetError("is empty", file=path, place=f"line {min(blank)}", remedy=remedy)
     with dataset_errors(path, "not a readable table"):
         frame = pd.read_csv(
             io.StringIO(text),
@@ -217,23 +221,29 @@ def _check_names(path: Path, names: Sequence[str], header: Sequence[str], sep: s
     if len(names) == 1 and (other := next((c for c in ";\t| ,:" if c in header[0].strip()), None)):
         named = "tab" if other == "\t" else f"'{other}'"
         raise DatasetError(
-            f"{path}: line 1 is one column {shown(names[0])!r}, separated by {sep!r}; if columns are separated by "
-            f"{named}: --sep {named}"
+            f"is one column {shown(names[0])!r}, separated by {sep!r}",
+            file=path,
+            place="line 1",
+            remedy=f"if columns are separated by {named}: --sep {named}",
         )
     _check_unique(path, names)
     if all(re.fullmatch(r"[+-]?\d*[.,]?\d+", name) for name in names):
-        raise DatasetError(f"{path}: line 1 has numbers, expected names of columns; add a line of names")
+        remedy = "add a line of names"
+        raise DatasetError("has numbers, expected names of columns", file=path, place="line 1", remedy=remedy)
 
 
 def _check_unique(path: Path, names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         if not name or re.fullmatch(r"Unnamed: \d+(\.\d+)?|__index_level_\d+__", name):
             raise DatasetError(
-                f"{path}: column {number + 1} has no name; name it; if it is the index of a DataFrame, write it with "
-                "index=False (R: row.names=FALSE); if it is empty, remove the separator at the end of each line"
+                "has no name",
+                file=path,
+                place=f"column {number + 1}",
+                remedy="name it; if it is the index of a DataFrame, write it with index=False (R: row.names=FALSE); "
+                "if it is empty, remove the separator at the end of each line",
             )
         if names.count(name) > 1:
-            raise DatasetError(f"{path}: duplicate column {name!r}; rename one")
+            raise DatasetError(f"duplicate column {name!r}", file=path, value=name, remedy="rename one")
 
 
 def tables_of(data: Any, where: str, description: Description) -> dict[str, Table] | None:
@@ -251,14 +261,14 @@ def tables_of(data: Any, where: str, description: Description) -> dict[str, Tabl
         DatasetError: a table is missing or unknown.
     """
     if _is_frame(data):
-        raise DatasetError(
-            f"{where}: one {type(data).__name__} is not a graph, which has nodes and edges; expected {FORM}"
-        )
+        problem = f"one {type(data).__name__} is not a graph, which has nodes and edges"
+        raise DatasetError(problem, file=where, remedy=f"expected {FORM}")
     if isinstance(data, Mapping) and not hasattr(data, "edge_index") and not hasattr(data, "stores"):
         wrong = [key for key, frame in data.items() if key not in TABLES or not _is_frame(frame)]
         if wrong or not {"nodes", "edges"} <= set(data):
             kinds = ", ".join(f"{key!r}: {type(frame).__name__}" for key, frame in data.items()) or "nothing"
-            raise DatasetError(f"{where}: a mapping of {kinds}; expected a Data of torch_geometric, or {FORM}")
+            remedy = f"expected a Data of torch_geometric, or {FORM}"
+            raise DatasetError(f"a mapping of {kinds}", file=where, remedy=remedy)
         return {name: _from_frame(data[name], name, Path(where, name), description) for name in TABLES if name in data}
     several = isinstance(data, list | tuple) and bool(data)
     graphs = list(data) if several else [data]
@@ -279,18 +289,17 @@ def _from_frame(frame: Any, name: str, path: Path, description: Description) -> 
         return _from_arrow(frame, name, path, description)
     if frame.columns.nlevels > 1:
         raise DatasetError(
-            f"{path}: columns are a MultiIndex ({frame.columns[0]!r}, ...); give each column one name: "
-            "frame.columns = ['_'.join(column) for column in frame.columns]"
+            f"columns are a MultiIndex ({frame.columns[0]!r}, ...)",
+            file=path,
+            remedy="give each column one name: frame.columns = ['_'.join(column) for column in frame.columns]",
         )
     names = [str(column).strip() for column in frame.columns]
     _check_unique(path, names)
     if named := [str(level) for level in frame.index.names if level is not None] or ["MultiIndex"] * (
         frame.index.nlevels > 1
     ):
-        raise DatasetError(
-            f"{path}: the index ({', '.join(named)}) is not read; make it columns with reset_index(), or remove it "
-            "with reset_index(drop=True)"
-        )
+        remedy = "make it columns with reset_index(), or remove it with reset_index(drop=True)"
+        raise DatasetError(f"the index ({', '.join(named)}) is not read", file=path, remedy=remedy)
     _check_index(frame.index, names, name, path, description)
     frame = frame.reset_index(drop=True)
     frame.columns = names
@@ -323,8 +332,11 @@ def _check_index(labels: Iterable[Any], names: Sequence[str], table: str, path: 
     wrong = next(((row, label) for row, label in enumerate(labels) if not isinstance(label, int) or label != row), None)
     if wrong is not None:
         raise DatasetError(
-            f"{path}: row {wrong[0]} has the label {shown(wrong[1])} in the index, and without a column id edges name "
-            "nodes by number of row: write reset_index(names='id') if edges name the labels, or reset_index(drop=True)"
+            f"has the label {shown(wrong[1])} in the index, and without a column id edges name nodes by number of row",
+            file=path,
+            place=f"row {wrong[0]}",
+            value=wrong[1],
+            remedy="write reset_index(names='id') if edges name the labels, or reset_index(drop=True)",
         )
 
 
@@ -342,19 +354,20 @@ def _from_networkx(graphs: Sequence[nx.Graph], where: str, several: bool) -> dic
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for number, graph in enumerate(graphs):
         numbered = {"graph": number} if several else {}
-        place = f"{where}: graph {number}" if several else where
-        if not len(graph):
-            raise DatasetError(f"{place}: has no nodes; remove it")
-        plain = all(type(node) is int for node in graph)
-        for node, attributes in graph.nodes(data=True):
-            key = {"id": node if plain else str(node)}
-            rows["nodes"].append(_joined(key | numbered, attributes, f"{place}: node {node!r}"))
-        for a, b, attributes in graph.edges(data=True):
-            for one, other in [(a, b)] if graph.is_directed() or a == b else [(a, b), (b, a)]:
-                ends = {"source": one, "target": other} if plain else {"source": str(one), "target": str(other)}
-                rows["edges"].append(_joined(numbered | ends, attributes, f"{place}: edge {a!r} - {b!r}"))
-        if several:
-            rows["graphs"].append(_joined({"id": number}, graph.graph, place))
+        with located(where, f"graph {number}" if several else ""):
+            if not len(graph):
+                raise DatasetError("has no nodes", remedy="remove it")
+            plain = all(type(node) is int for node in graph)
+            for node, attributes in graph.nodes(data=True):
+                key = {"id": node if plain else str(node)}
+                rows["nodes"].append(_joined(key | numbered, attributes, f"node {node!r}"))
+            for a, b, attributes in graph.edges(data=True):
+                for source, target in [(a, b)] if graph.is_directed() or a == b else [(a, b), (b, a)]:
+                    ends = {"source": source, "target": target}
+                    ends = ends if plain else {key: str(node) for key, node in ends.items()}
+                    rows["edges"].append(_joined(numbered | ends, attributes, f"edge {a!r} - {b!r}"))
+            if several:
+                rows["graphs"].append(_joined({"id": number}, graph.graph, ""))
     tables = {}
     for name in TABLES if several and any(len(row) > 1 for row in rows["graphs"]) else TABLES[:2]:
         first = ["source", "target", *(["graph"] if several else [])] if name == "edges" else []
@@ -371,6 +384,7 @@ def _joined(keys: dict[str, Any], attributes: Mapping[Any, Any], place: str) -> 
         vector = isinstance(value, list | tuple)
         for key, entry in [(f"{name}_{i}", entry) for i, entry in enumerate(value)] if vector else [(str(name), value)]:
             if key in keys:
-                raise DatasetError(f"{place}: the attribute {key!r} has a reserved name; rename it")
+                problem = f"the attribute {key!r} has a reserved name"
+                raise DatasetError(problem, place=place, value=key, remedy="rename it")
             row[key] = entry
     return row

@@ -6,13 +6,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from gt_bench.data.custom.arrays import FEW
-from gt_bench.data.custom.columns import NOT_A_WORD, Column, categories_in, counted, not_a_word, ranged
+from gt_bench.data.custom.columns import (
+    TableColumn,
+    categories_in,
+    check_finite,
+    counted,
+    not_a_word,
+    odd_cell,
+    ranged,
+)
 from gt_bench.data.custom.tables import Table
+from gt_bench.data.readers import located
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.redact import shown
 
 
-def targets_in(table: Table, names: Sequence[str], task: str, columns: list[Column]) -> tuple[np.ndarray, list[str]]:
+def targets_in(
+    table: Table, names: Sequence[str], task: str, columns: list[TableColumn]
+) -> tuple[np.ndarray, list[str]]:
     """Convert targets.
 
     Args:
@@ -30,43 +41,46 @@ def targets_in(table: Table, names: Sequence[str], task: str, columns: list[Colu
     """
     if task.endswith("-classification"):
         if len(names) > 1:
-            raise DatasetError(
-                f"{table.path}: {task} needs one target, and has {', '.join(names)}: --target {names[0]}"
-            )
+            problem = f"{task} needs one target, and has {', '.join(names)}"
+            raise DatasetError(problem, file=table.path, remedy=f"--target {names[0]}")
         kind, series = table.typed(names[0])
         if kind == "number":
             values = series.to_numpy()
             if (wrong := np.flatnonzero(~np.isnan(values) & (values != np.floor(values)))).size:
+                value, regression = float(values[wrong[0]]), f"{task.removesuffix('classification')}regression"
                 raise DatasetError(
-                    f"{table.at(int(wrong[0]), names[0])} is {values[wrong[0]]:g}; classes are whole numbers or words: "
-                    f"use --task {task.removesuffix('classification')}regression"
+                    f"is {value:g}",
+                    **table.at(int(wrong[0]), names[0]),
+                    value=value,
+                    remedy=f"classes are whole numbers or words: use --task {regression}",
                 )
             series = series.astype("Int64")
-        codes, found = categories_in(series)
-        if kind in ("integer", "number") and found and int(str(found[0])) < 0:
-            row = int((codes == 0).argmax())
+        codes, classes = categories_in(series)
+        if kind in ("integer", "number") and classes and int(str(classes[0])) < 0:
             raise DatasetError(
-                f"{table.at(row, names[0])} is {found[0]}, which may be a class or no label; for no label leave the "
-                "cell empty, for a class write a word or a number from 0"
+                f"is {classes[0]}, which may be a class or no label",
+                **table.at(int((codes == 0).argmax()), names[0]),
+                value=classes[0],
+                remedy="for no label leave the cell empty, for a class write a word or a number from 0",
             )
         missing = int((codes < 0).sum())
-        columns.append(Column(table.name, names[0], "label", "class", counted(found, codes), missing))
-        plain = kind in ("integer", "number") and found == list(range(len(found)))
-        return codes, [] if plain else [str(value) for value in found]
+        columns.append(TableColumn(table.name, names[0], "label", "class", counted(classes, codes), missing))
+        plain = kind in ("integer", "number") and classes == list(range(len(classes)))
+        return codes, [] if plain else [str(value) for value in classes]
     y = []
     for name in sorted(names, key=lambda n: int(n.split("_")[1]) if re.fullmatch(r"\w+_\d+", n) else 0):
         kind, series = table.typed(name)
         if kind not in ("integer", "number"):
-            cell = next((cell for cell in series if cell is not None), "")
-            why = f": {not_a_word(cell)}" if isinstance(cell, str) and NOT_A_WORD.fullmatch(cell) else ""
-            raise DatasetError(
-                f"{table.path}: column {name} has targets of type {kind} ({shown(cell)}); {task} needs numbers{why}"
-            )
+            row = odd_cell(series) if kind == "word" else None
+            cell = series.iloc[row] if row is not None else next((cell for cell in series if cell is not None), "")
+            why = "" if row is None else ": {}; {}".format(*not_a_word(cell))
+            problem = f"has targets of type {kind} ({shown(cell)})"
+            at = table.at(column=name) if row is None else table.at(row, name)
+            raise DatasetError(problem, **at, value=kind, remedy=f"{task} needs numbers{why}")
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        if np.isinf(values).any():
-            raise DatasetError(f"{table.at(int(np.isinf(values).argmax()), name)} is infinite; write a finite number")
+        check_finite(table, name, values)
         kind = "whole number" if kind == "integer" else "number"
-        columns.append(Column(table.name, name, "label", kind, ranged(values), int(np.isnan(values).sum())))
+        columns.append(TableColumn(table.name, name, "label", kind, ranged(values), int(np.isnan(values).sum())))
         y.append(values)
     return y[0] if len(y) == 1 else np.stack(y, axis=1), []
 
@@ -79,27 +93,29 @@ def task_of_columns(table: Table, names: Sequence[str], level: str) -> str:
     """
     if len(names) > 1:
         y, _ = targets_in(table, names, f"{level}-regression", [])
-        return task_of_array(y, level, str(table.path))
+        with located(table.path):
+            return task_of_array(y, level)
     kind, series = table.typed(names[0])
     if kind in ("word", "category"):
-        for row, cell in enumerate(series):
-            if isinstance(cell, str) and kind == "word" and NOT_A_WORD.fullmatch(cell):
-                raise DatasetError(f"{table.at(row, names[0])}: {not_a_word(cell)}; or --task {level}-classification")
+        if kind == "word" and (row := odd_cell(series)) is not None:
+            problem, remedy = not_a_word(series.iloc[row])
+            remedy += f"; or --task {level}-classification"
+            raise DatasetError(problem, **table.at(row, names[0]), value=series.iloc[row], remedy=remedy)
         return f"{level}-classification"
+    at = table.at(column=names[0])
     if kind == "date":
-        raise DatasetError(f"{table.path}: column {names[0]} has dates, which are no targets; choose: --target COLUMN")
+        raise DatasetError("has dates, which are no targets", **at, remedy="choose: --target COLUMN")
     known = series[series.notna()].to_numpy()
-    return task_of_array(known.astype(np.int64 if kind == "integer" else np.float64), level, str(table.path), FEW)
+    with located(**at):
+        return task_of_array(known.astype(np.int64 if kind == "integer" else np.float64), level)
 
 
-def task_of_array(y: np.ndarray, level: str, where: str, few: int = 2) -> str:
+def task_of_array(y: np.ndarray, level: str) -> str:
     """Decide the task by the type of targets.
 
     Args:
         y: targets [rows] or [rows, T].
         level: "node", "edge" or "graph".
-        where: name of the data for error messages.
-        few: whole numbers written as 1.0 may be classes if at most this many are different.
 
     Returns:
         The task.
@@ -115,23 +131,22 @@ def task_of_array(y: np.ndarray, level: str, where: str, few: int = 2) -> str:
             return f"{level}-regression"
         if level != "graph":
             raise DatasetError(
-                f"{where}: targets have {y.shape[1]} labels of 0 and 1 per {level}; give one class per {level} (for "
-                f"one-hot rows y.argmax(1)), or --task {level}-regression"
+                f"targets have {y.shape[1]} labels of 0 and 1 per {level}",
+                remedy=f"give one class per {level} (for one-hot rows y.argmax(1)), or --task {level}-regression",
             )
         if known.size == y.size and (y.sum(1) == 1).all():
             raise DatasetError(
-                f"{where}: each graph has exactly one label of {y.shape[1]}, as one-hot classes have; give the class "
-                "(y.argmax(1)), or --task graph-multilabel"
+                f"each graph has exactly one label of {y.shape[1]}, as one-hot classes have",
+                remedy="give the class (y.argmax(1)), or --task graph-multilabel",
             )
         return "graph-multilabel"
     values = np.unique(known)
     if y.dtype.kind != "f":
         if len(values) > max(FEW, len(known) // 10):
-            raise DatasetError(
-                f"{where}: targets are whole numbers, {len(values):,} different ones in {len(known):,} rows; {choice}"
-            )
+            problem = f"targets are whole numbers, {len(values):,} different ones in {len(known):,} rows"
+            raise DatasetError(problem, remedy=choice)
         return f"{level}-classification"
-    if known.size and len(values) <= few and (values == np.floor(values)).all():
+    if known.size and len(values) <= FEW and (values == np.floor(values)).all():
         listed = ", ".join(f"{value:.1f}" for value in values)
-        raise DatasetError(f"{where}: targets are whole numbers written as {listed}; {choice}")
+        raise DatasetError(f"targets are whole numbers written as {listed}", remedy=choice)
     return f"{level}-regression"

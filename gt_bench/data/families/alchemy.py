@@ -8,7 +8,7 @@ import numpy as np
 from gt_bench.data.archives import UnpackLimits, read_member
 from gt_bench.data.packed_writer import pack
 from gt_bench.data.readers import consecutive_split, numbers, read_index_lines
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, published
 from gt_bench.utils.errors import DatasetError
 
 
@@ -25,7 +25,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         member = f"alchemy_full/alchemy_full_{name}.txt"
         text = read_member(archive, member, UnpackLimits(total=4 << 30)).decode("ascii", "replace")
         rows = [line.split(",") for line in text.splitlines() if line.strip()]
-        return numbers(rows, dtype, f"{archive}, {member}")
+        return numbers(rows, dtype, archive, member)
 
     graph = table("graph_indicator", int)[:, 0] - 1
     labels, targets = table("node_labels", int), table("graph_attributes", float)
@@ -39,14 +39,15 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         or (np.diff(graph) < 0).any()
         or len(graph) != len(labels)
     ):
-        raise DatasetError(f"{archive}: does not match its index files: duplicate indices, or graphs are not in order")
+        problem = "does not match its index files: duplicate indices, or graphs are not in order"
+        raise DatasetError(problem, file=archive)
     if (
         edges.min() < 0
         or edges.max() >= len(graph)
         or edges.shape[1] != len(kinds)
         or (graph[edges[0]] != graph[edges[1]]).any()
     ):
-        raise DatasetError(f"{archive}: an edge joins two graphs, or a node that does not exist")
+        raise DatasetError("an edge joins two graphs, or a node that does not exist", file=archive)
     new = np.full(count, -1)
     new[chosen] = np.arange(len(chosen))
     of_node, of_edge = new[graph], new[graph[edges[0]]]
@@ -82,25 +83,16 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
 
 DATASETS = [
-    DatasetSpec(
-        name="alchemy",
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare,
+    published(
+        "alchemy",
+        "graph-regression",
+        "mae",
+        prepare,
         files=files(
             "alchemy/alchemy_full.zip",
             "alchemy/train_al_10.index",
             "alchemy/val_al_10.index",
             "alchemy/test_al_10.index",
-        ),
-        expected={"graphs": 12000, "targets": 12, "symmetric": True, "train": 10000, "val": 1000, "test": 1000},
-        licence="MIT",
-        homepage="https://chrsmrrs.github.io/datasets/",
-        citation="Chen et al., Alchemy: A Quantum Chemistry Dataset for Benchmarking AI Models, 2019; "
-        "split of Morris et al., 2022",
-        notes=(
-            "targets are standardised with the training part; the Edge Transformer uses all 12,000 graphs, "
-            "including the test part: a leak",
         ),
     )
 ]

@@ -9,8 +9,8 @@ from gt_bench.config.protocols.brec import PAIRS as BREC_PAIRS
 from gt_bench.config.protocols.brec import RELABELLINGS
 from gt_bench.data.archives import UnpackLimits, decompress
 from gt_bench.data.packed_writer import PackedWriter, pack
-from gt_bench.data.readers import ids_to_split, parse_graph6, read_index_lines, read_npy, read_npz
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.readers import ids_to_split, located, parse_graph6, read_index_lines, read_npy, read_npz
+from gt_bench.data.spec import DatasetSpec, files, published
 from gt_bench.utils.errors import DatasetError
 
 # first pair of each category, in the order of the file
@@ -54,7 +54,8 @@ def prepare_exp(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
 def prepare_sr25(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     """Pack 15 strongly regular graphs of 25 nodes, each its own class, without a split."""
     with PackedWriter(folder) as writer:
-        _append_graph6(writer, paths[spec.files[0].path].read_bytes().split(), spec.files[0].path)
+        path = paths[spec.files[0].path]
+        _append_graph6(writer, path.read_bytes().split(), path)
         writer.append("y", np.arange(15))
         writer.finish(spec.header(in_dim=[1], out_dim=15, num_splits=0))
 
@@ -68,11 +69,12 @@ def prepare_brec(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
         DatasetError: the file has another number of graphs.
     """
     path = paths[spec.files[0].path]
-    lines = read_npy(decompress(path, UnpackLimits(total=1 << 28)), str(path))
+    lines = read_npy(decompress(path, UnpackLimits(total=1 << 28)), path)
     per_pair = 2 * RELABELLINGS
     count = 2 * BREC_PAIRS * per_pair
     if lines.shape != (count,) or lines.dtype.kind != "S":
-        raise DatasetError(f"{path}: {lines.shape} of {lines.dtype} where {count} graph6 strings are expected")
+        problem = f"{lines.shape} of {lines.dtype} where {count} graph6 strings are expected"
+        raise DatasetError(problem, file=path)
     position = np.arange(count)
     control = position >= count // 2
     pair = position % (count // 2) // per_pair
@@ -89,8 +91,9 @@ def prepare_brec(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
         writer.finish(spec.header(in_dim=[1], out_dim=16, num_splits=0, extras=extras))
 
 
-def _append_graph6(writer: PackedWriter, lines: Iterable[bytes], where: object) -> None:
-    graphs = [parse_graph6(line, where) for line in lines]
+def _append_graph6(writer: PackedWriter, lines: Iterable[bytes], path: Path) -> None:
+    with located(path):
+        graphs = [parse_graph6(line) for line in lines]
     sizes = np.array([n for n, _ in graphs])
     edges = [np.concatenate([e, e[::-1]], axis=1) for _, e in graphs]
     writer.graphs(
@@ -101,83 +104,34 @@ def _append_graph6(writer: PackedWriter, lines: Iterable[bytes], where: object) 
     )
 
 
-def _exp(name: str, nodes: int, edges: int) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="graph-classification",
-        metric="accuracy",
-        prepare=prepare_exp,
+def _exp(name: str) -> DatasetSpec:
+    return published(
+        name,
+        "graph-classification",
+        "accuracy",
+        prepare_exp,
         files=files(f"exp/{name.upper()}/{name}_plain.npz"),
         arguments={"folds": 10, "seed": 0},
-        expected={
-            "graphs": 1200,
-            "nodes": nodes,
-            "edges": edges,
-            "classes": 2,
-            "label_counts": [600, 600],
-            "symmetric": True,
-        },
-        licence="GPL-3.0",
-        homepage="https://github.com/ralphabb/GNN-RNI",
-        citation="Abboud et al., The Surprising Power of Graph Neural Networks with Random Node Initialization, "
-        "IJCAI 2021",
-        notes=("the ten folds are drawn here; both graphs of a pair are in one fold",),
     )
 
 
 DATASETS = [
-    DatasetSpec(
-        name="csl",
-        task="graph-classification",
-        metric="accuracy",
-        prepare=prepare_csl,
+    published(
+        "csl",
+        "graph-classification",
+        "accuracy",
+        prepare_csl,
         files=files("csl/csl_plain.npz", "csl/CSL_train.index", "csl/CSL_val.index", "csl/CSL_test.index"),
-        expected={
-            "graphs": 150,
-            "nodes": 150 * 41,
-            "edges": 150 * 164,
-            "self_loops": 0,
-            "symmetric": True,
-            "label_counts": [15] * 10,
-            "splits": 5,
-            "train": 90,
-            "val": 30,
-            "test": 30,
-        },
-        licence="MIT",
-        homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
-        citation="Murphy et al., Relational Pooling for Graph Representations, ICML 2019; "
-        "folds of Dwivedi et al., JMLR 2023",
-        notes=("the pickle of the original host has self-loops; they are removed, as in all datasets",),
     ),
-    _exp("exp", 53336, 132260),
-    _exp("cexp", 66938, 167472),
-    DatasetSpec(
-        name="sr25",
-        task="isomorphism",
-        metric="pairs-distinguished",
-        prepare=prepare_sr25,
-        files=files("sr25/sr251256.g6"),
-        expected={"graphs": 15, "nodes": 15 * 25, "edges_undirected": 15 * 150, "self_loops": 0, "symmetric": True},
-        homepage="http://users.cecs.anu.edu.au/~bdm/data/graphs.html",
-        citation="Spence and McKay's strongly regular graphs, srg(25, 12, 5, 6)",
-        notes=("15 graphs, 105 pairs; no split: the metric counts the pairs that a model distinguishes",),
-    ),
-    DatasetSpec(
-        name="brec",
-        task="brec",
-        metric="pairs-distinguished",
-        prepare=prepare_brec,
+    _exp("exp"),
+    _exp("cexp"),
+    published("sr25", "isomorphism", "pairs-distinguished", prepare_sr25, files=files("sr25/sr251256.g6")),
+    published(
+        "brec",
+        "brec",
+        "pairs-distinguished",
+        prepare_brec,
         files=files("brec/brec_v3.npy.xz"),
         arguments={"categories": BREC_CATEGORIES},
-        expected={"graphs": 51200, "self_loops": 0, "symmetric": True, "max_nodes": 198},
-        homepage="https://github.com/GraphPKU/BREC",
-        citation="Wang and Zhang, An Empirical Study of Realized GNN Expressiveness, ICML 2024",
-        notes=(
-            "first half: 400 pairs x 64 relabellings, sides interleaved; second half: the reliability controls, "
-            "64 relabellings of one graph per pair",
-            "made from the per-category files by the published seeded procedure; its sha256 equals that of the "
-            "official file",
-        ),
     ),
 ]

@@ -3,18 +3,16 @@
 - HOT: delaunay-50, delaunay-20-80, random-graphs, random-graphs-large
 - TokenGT: ba-equivariant-basis-dense, ba-equivariant-basis-sparse
 - Polynormer: er-scaling-N
-- sbm-pattern, with the published parameters of PATTERN
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gt_bench.data.packed_writer import PackedWriter, pack, pack_graph
 from gt_bench.data.readers import both_directions, concatenate_edges, consecutive_split
-from gt_bench.data.spec import DatasetSpec, node_classification
+from gt_bench.data.spec import DatasetSpec, node_classification, published
 
 BLOCK = 1000
 NO_EDGES = np.zeros((2, 0), np.uint8)
@@ -163,105 +161,28 @@ def barabasi_albert(nodes: int, attached: int, rng: np.random.Generator) -> np.n
     return both_directions(np.array(edges).T, nodes)
 
 
-def prepare_sbm_pattern(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Draw graphs of five communities and one planted pattern; signals 0..2; class 1 marks the nodes of the pattern."""
-    a = spec.arguments
-    rng = np.random.default_rng(a["seed"])
-    counts = np.array([a["train"], a["val"], a["test"]])
-    graphs: list[tuple[int, tuple[Any, ...]]] = []
-    for _ in range(a["patterns"]):
-        size = rng.integers(5, 35)
-        pattern = np.triu(rng.random((size, size)) < 0.5, 1)
-        signal = rng.integers(0, 3, size)
-        for part, share in enumerate(counts // a["patterns"]):
-            graphs += [(part, _pattern_graph(rng, pattern, signal)) for _ in range(share)]
-    graphs.sort(key=lambda graph: graph[0])
-    x, y, edges = zip(*(graph for _, graph in graphs))
-    pack(
-        folder,
-        spec.header(in_dim=[3], out_dim=2),
-        {
-            "num_nodes": [len(v) for v in y],
-            "x": np.concatenate(x)[:, None],
-            "y": np.concatenate(y),
-            "split": np.array([part + 1 for part, _ in graphs])[None],
-            **concatenate_edges(edges),
-        },
-    )
-
-
-def _pattern_graph(
-    rng: np.random.Generator, pattern: np.ndarray, signal: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    community = np.repeat(np.arange(5), rng.integers(5, 35, 5))
-    base, n = len(community), len(community) + len(pattern)
-    probability = np.full((n, n), 0.5)  # between pattern and graph
-    probability[:base, :base] = np.where(community[:, None] == community[None], 0.5, 0.35)
-    upper = np.triu(rng.random((n, n)) < probability, 1)
-    upper[base:, base:] = pattern
-    x = np.concatenate([rng.integers(0, 3, base), signal])
-    y = (np.arange(n) >= base).astype(np.int64)
-    order = rng.permutation(n)  # new id of each node
-    x[order], y[order] = x.copy(), y.copy()
-    return x, y, both_directions(order[np.stack(upper.nonzero())], n)
-
-
-_HOT = "Kim et al., Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, NeurIPS 2021"
-_TOKENGT = "Kim et al., Pure Transformers are Powerful Graph Learners, NeurIPS 2022"
-_POLYNORMER = "Deng et al., Polynormer: Polynomial-Expressive Graph Transformer in Linear Time, ICLR 2024"
-
-
 def _delaunay(name: str, low: int, high: int) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="set-to-graph",
-        metric="f1",
+    return published(
+        name,
+        "set-to-graph",
+        "f1",
+        prepare_delaunay,
         also=("accuracy", "precision", "recall"),
         level="pair",
-        prepare=prepare_delaunay,
         # unstated: the 5,000 validation sets. HOT evaluates every epoch on its test sets
         arguments={"seed": 0, "min_points": low, "max_points": high, "train": 50000, "val": 5000, "test": 5000},
-        expected={
-            "graphs": 60000,
-            "edges": 0,
-            "features": 2,
-            "min_nodes": low,
-            "max_nodes": high,
-            "train": 50000,
-            "test": 5000,
-        },
-        licence="generated here",
-        citation=_HOT,
-        notes=("HOT draws other points, with its own seed, and has no validation sets; 5,000 are added here",),
     )
 
 
-def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="basis-approximation",
-        metric="squared-error",
+def _basis(name: str, high: int) -> DatasetSpec:
+    return published(
+        name,
+        "basis-approximation",
+        "squared-error",
+        prepare_basis,
         level="attention",
-        prepare=prepare_basis,
         # unstated: the number of seeds. The paper's ± fits runs on different graphs; 12 is the default of its code
         arguments={"seeds": [12, 13, 14, 15, 16], "min_nodes": 10, "max_nodes": high, "counts": [1024, 128, 128]},
-        expected={
-            "graphs": 6400,
-            "symmetric": True,
-            "self_loops": 0,
-            "splits": 5,
-            "train": 1024,
-            "val": 128,
-            "test": 128,
-            **expected,
-        },
-        licence="generated here",
-        citation=_TOKENGT,
-        notes=(
-            "split s consists of the 1,280 graphs of seed 12 + s",
-            "128 of the paper's 1,152 training graphs are the validation part, as in its code",
-            "the task computes the targets from the pairs of nodes",
-        ),
     )
 
 
@@ -270,35 +191,12 @@ def _er(nodes: int) -> DatasetSpec:
         f"er-scaling-{nodes}",
         prepare_er,
         arguments={"seed": 0, "nodes": nodes, "mean_degree": 5, "features": 100, "classes": 10},
-        expected={"nodes": nodes, "edges": 5 * nodes, "features": 100, "symmetric": True, "self_loops": 0},
-        licence="generated here",
-        citation=_POLYNORMER + " (Appendix J.1)",
-        notes=("features and classes are random: for time and memory only",),
     )
 
 
 def _random_graphs(name: str, sizes: list[int]) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare_random_graphs,
-        arguments={"graphs": 10, "attached": 5, "sizes": sizes},
-        expected={
-            "graphs": 10 * len(sizes),
-            "nodes": 10 * sum(sizes),
-            "edges": 10 * sum(10 * (n - 5) for n in sizes),
-            "self_loops": 0,
-            "symmetric": True,
-            "max_nodes": sizes[-1],
-        },
-        licence="generated here",
-        citation=_HOT + " (runtime study)",
-        notes=(
-            "targets are zero: for time and memory only",
-            "the 27 sizes of the study: 6 to 6,553 nodes in random-graphs, 9,268 to 52,428 (524,230 edges) in "
-            "random-graphs-large",
-        ),
+    return published(
+        name, "graph-regression", "mae", prepare_random_graphs, arguments={"graphs": 10, "attached": 5, "sizes": sizes}
     )
 
 
@@ -314,20 +212,4 @@ DATASETS = [
         [6, 9, 12, 18, 25, 36, 51, 72, 102, 144, 204, 289, 409, 579, 819, 1158, 1638, 2317, 3276, 4634, 6553],
     ),
     _random_graphs("random-graphs-large", [9268, 13107, 18536, 26214, 37072, 52428]),
-    DatasetSpec(
-        name="sbm-pattern",
-        task="node-classification",
-        metric="balanced-accuracy",
-        level="node",
-        prepare=prepare_sbm_pattern,
-        arguments={"seed": 0, "patterns": 10, "train": 200, "val": 50, "test": 50},
-        expected={"graphs": 300, "symmetric": True, "self_loops": 0, "classes": 2},
-        licence="generated here",
-        homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
-        citation="Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023 (parameters of PATTERN)",
-        notes=(
-            "a small sample drawn with the parameters of PATTERN and 10 patterns instead of 100; "
-            "not the published PATTERN",
-        ),
-    ),
 ]

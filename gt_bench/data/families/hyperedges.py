@@ -12,7 +12,7 @@ import numpy as np
 
 from gt_bench.data.packed_writer import pack
 from gt_bench.data.readers import read_npz
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, published
 from gt_bench.utils.errors import DatasetError
 
 
@@ -63,40 +63,24 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 def _rows(rows: np.ndarray, sizes: np.ndarray, path: Path) -> np.ndarray:
     # MovieLens is stored as float64
     if rows.ndim != 2 or rows.shape[1] != len(sizes) or not np.array_equal(rows, np.floor(rows)):
-        raise DatasetError(f"{path}: not a table of whole numbers with one column per node type")
+        raise DatasetError("not a table of whole numbers with one column per node type", file=path)
     if (rows < 0).any() or (rows >= sizes).any():
-        raise DatasetError(f"{path}: a hyperedge names a node that does not exist in its type")
+        raise DatasetError("a hyperedge names a node that does not exist in its type", file=path)
     return rows.astype(np.int64)
 
 
-def _spec(name: str, folder: str, sizes: list[int], train: int, test: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="hyperedge-prediction",
-        metric="auc",
+def _spec(name: str, folder: str) -> DatasetSpec:
+    return published(
+        name,
+        "hyperedge-prediction",
+        "auc",
+        prepare,
         also=("aupr",),
         level="hyperedge",
         split_kind="hyperedge",
-        prepare=prepare,
         files=files(f"hyper_sagnn/{folder}/train_data.npz", f"hyper_sagnn/{folder}/test_data.npz"),
         arguments={"seed": 0},
-        expected={"nodes": sum(sizes), "hyperedges": train + test, "splits": 2},
-        licence="MIT",
-        homepage="https://github.com/ma-compbio/Hyper-SAGNN",
-        citation="Zhang et al., Hyper-SAGNN: a self-attention based graph neural network for hypergraphs, ICLR 2020",
-        notes=(
-            "split 0 has no leak: a tenth of the training hyperedges is the validation part, and test hyperedges that "
-            "occur in training are omitted",
-            "split 1 is the released one, without a validation part; HOT's published runs select the epoch by test AUC",
-            *notes,
-        ),
     )
 
 
-_SMALLER = ("the paper states 2113/5908/9079 nodes and 47,957 hyperedges: the files are smaller",)
-_LEAK = ("the released split leaks: 9,444 distinct hyperedges are in both train and test",)
-DATASETS = [
-    _spec("gps", "GPS", [146, 70, 5], 1154, 282),
-    _spec("movielens", "MovieLens", [1943, 5610, 8040], 38365, 8047, _SMALLER),
-    _spec("drug", "drug", [12, 1077, 6398], 137404, 34352, _LEAK),
-]
+DATASETS = [_spec("gps", "GPS"), _spec("movielens", "MovieLens"), _spec("drug", "drug")]

@@ -10,7 +10,7 @@ import numpy as np
 
 from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import consecutive_split, dataset_errors
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, published
 from gt_bench.utils.errors import DatasetError
 
 TRACK = ("trk_d0", "trk_z0", "trk_phi", "trk_ctgtheta", "trk_pt", "trk_charge")
@@ -47,12 +47,12 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         writer.finish(spec.header(in_dim=len(TRACK) + len(JET), out_dim=1, extras={"flavour": "graph"}))
 
 
-def jets(tree: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
+def jets(tree: Mapping[str, np.ndarray], file: str) -> dict[str, np.ndarray]:
     """Convert the branches of the tree. Jets of one track are omitted, as in HOT.
 
     Args:
         tree: branches by name; branches of tracks have one array per jet.
-        where: name of the file for error messages.
+        file: the file, for error messages.
 
     Returns:
         Arguments of `PackedWriter.graphs`.
@@ -60,7 +60,7 @@ def jets(tree: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
     Raises:
         DatasetError: a branch is missing, or the branches contradict each other.
     """
-    with dataset_errors(where, "not the tree of jets"):
+    with dataset_errors(file, "not the tree of jets"):
         keep = [i for i, tracks in enumerate(tree[VERTEX]) if len(tracks) > 1]
         sizes = np.array([len(tree[VERTEX][i]) for i in keep])
         vertex = np.concatenate([np.asarray(tree[VERTEX][i]) for i in keep])
@@ -91,27 +91,23 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
     wanted = [*TRACK, *JET, VERTEX, FLAVOUR]
     with dataset_errors(path, "not a readable ROOT file of jets"), uproot.open(path) as root:
-        found = root["tree"].arrays(wanted, library="np")
-    missing = [name for name in wanted if name not in found]
+        branches = root["tree"].arrays(wanted, library="np")
+    missing = [name for name in wanted if name not in branches]
     if missing:
-        raise DatasetError(f"{path}: not a readable ROOT file of jets: no branch named {', '.join(missing)}")
-    return {name: found[name] for name in wanted}
+        problem = f"not a readable ROOT file of jets: no branch named {', '.join(missing)}"
+        raise DatasetError(problem, file=path, value=missing)
+    return {name: branches[name] for name in wanted}
 
 
 DATASETS = [
-    DatasetSpec(
-        name="jets",
-        task="set-to-graph",
-        metric="partition-f1",
+    published(
+        "jets",
+        "set-to-graph",
+        "partition-f1",
+        prepare,
         also=("rand-index", "adjusted-rand-index"),
         level="pair",
-        prepare=prepare,
         files=files("jets/training_data.root", "jets/valid_data.root", "jets/test_data.root"),
-        expected={"features": 10},
-        licence="CC BY 4.0",
-        homepage="https://zenodo.org/record/4044628",
-        citation="Shlomi et al., Secondary vertex finding in jets with neural networks, 2021",
-        notes=("no checksum is published; results are averaged per flavour: 5 (b), 4 (c), 0 (light)",),
         needs=("uproot",),
     )
 ]

@@ -17,7 +17,7 @@ from gt_bench.data.readers import (
     read_npz,
 )
 from gt_bench.data.safe_pickle import load_pickle
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, published
 from gt_bench.utils.errors import DatasetError
 
 # vocabulary sizes of ogb's atom and bond features (ogb.utils.features)
@@ -41,30 +41,29 @@ def prepare_zinc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
     graphs, counts = [], []
     for part, index in zip(("train", "val", "test"), index_files, strict=True):
         member = f"molecules/{part}.pickle"
-        molecules = load_pickle(
-            read_member(archive, member, UnpackLimits(total=16 << 30, ratio=1000)), f"{archive}, {member}"
-        )
+        content = read_member(archive, member, UnpackLimits(total=16 << 30, ratio=1000))
         chosen = np.concatenate(read_index_lines(index))
-        if (
-            not isinstance(molecules, list)
-            or len(chosen) != len(np.unique(chosen))
-            or chosen.min() < 0
-            or chosen.max() >= len(molecules)
-        ):
-            raise DatasetError(f"{archive}: {member} is not a list of molecules that matches {index.name}")
-        graphs += [_molecule(molecules[i], f"{archive}, {member}") for i in chosen]
+        with dataset_errors(archive, "not a molecule", place=member):
+            molecules = load_pickle(content)
+            if (
+                not isinstance(molecules, list)
+                or len(chosen) != len(np.unique(chosen))
+                or chosen.min() < 0
+                or chosen.max() >= len(molecules)
+            ):
+                raise DatasetError(f"not a list of molecules that matches {index.name}")
+            graphs += [_molecule(molecules[i]) for i in chosen]
         counts.append(len(chosen))
     arrays = concatenate_graphs(graphs) | {"num_nodes": np.array([len(graph["x"]) for graph in graphs])}
     header = spec.header(in_dim=ZINC_ATOMS, edge_dim=[4], out_dim=1)
     pack(folder, header, arrays | {"split": consecutive_split(*counts)})
 
 
-def _molecule(molecule: Any, where: str) -> dict[str, np.ndarray]:
-    with dataset_errors(where, "not a molecule"):
-        atoms, bonds = np.asarray(molecule["atom_type"]), np.asarray(molecule["bond_type"])
-        y = np.asarray(molecule["logP_SA_cycle_normalized"], np.float32).reshape(1)
+def _molecule(molecule: Any) -> dict[str, np.ndarray]:
+    atoms, bonds = np.asarray(molecule["atom_type"]), np.asarray(molecule["bond_type"])
+    y = np.asarray(molecule["logP_SA_cycle_normalized"], np.float32).reshape(1)
     if atoms.ndim != 1 or bonds.shape != (len(atoms), len(atoms)):
-        raise DatasetError(f"{where}: a molecule of {atoms.shape} atoms has a table of {bonds.shape} bonds")
+        raise DatasetError(f"a molecule of {atoms.shape} atoms has a table of {bonds.shape} bonds")
     edges = np.stack(bonds.nonzero())
     return {"x": atoms[:, None], "edge_index": edges, "edge_attr": bonds[edges[0], edges[1]][:, None], "y": y}
 
@@ -109,95 +108,43 @@ def prepare_ogb(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     )
 
 
-_SMALL = "a small real part for tests: its results are not comparable with published ones"
-_ZINC_CITATION = "Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023; Irwin et al., ZINC, 2012"
-# PPGT, Table 6 (23.2 nodes and 24.9 bonds on average). Totals are measured; validation and test on the official graphs
-_ZINC = {
-    "graphs": 12000,
-    "nodes": 277864,
-    "edges": 597970,
-    "symmetric": True,
-    "self_loops": 0,
-    "train": 10000,
-    "val": 1000,
-    "test": 1000,
-}
 DATASETS = [
-    DatasetSpec(
-        name="zinc",
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare_zinc,
+    published(
+        "zinc",
+        "graph-regression",
+        "mae",
+        prepare_zinc,
         files=files("zinc12k/molecules.zip", "zinc12k/train.index", "zinc12k/val.index", "zinc12k/test.index"),
-        expected=_ZINC,
-        licence="MIT",
-        homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
-        citation=_ZINC_CITATION,
-        notes=("no checksum of the archive is published; use zinc-reconstructed if it is unavailable",),
     ),
-    DatasetSpec(
-        name="zinc-reconstructed",
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare_reconstructed,
+    published(
+        "zinc-reconstructed",
+        "graph-regression",
+        "mae",
+        prepare_reconstructed,
         files=files("zinc12k/zinc12k_train_reconstructed.npz", "zinc12k/zinc12k_val.npz", "zinc12k/zinc12k_test.npz"),
-        expected=_ZINC,
-        homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
-        citation=_ZINC_CITATION,
-        derived="ZINC-12k, reconstructed train: official indices applied to the source SMILES. "
-        "Validation and test are official",
-        notes=("training graphs are isomorphic to the official ones in all checks, with another order of nodes",),
     ),
-    DatasetSpec(
-        name="peptides-func",
-        task="graph-multilabel",
-        metric="ap",
-        prepare=prepare_ogb,
+    published(
+        "peptides-func",
+        "graph-multilabel",
+        "ap",
+        prepare_ogb,
         files=files("peptides_func/peptides_func_ogb_graphs.npz"),
         arguments={"split": "given"},
-        # LRGB's published totals; the split sizes of its official file
-        expected={
-            "graphs": 15535,
-            "nodes": 2344859,
-            "edges": 4773974,
-            "targets": 10,
-            "symmetric": True,
-            "train": 10873,
-            "val": 2331,
-            "test": 2331,
-        },
-        licence="MIT",
-        homepage="https://github.com/vijaydwivedi75/lrgb",
-        citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",
-        derived="graphs built from the official CSV and split with RDKit 2026.09.1 and ogb's features; "
-        "totals equal the published ones",
     ),
-    DatasetSpec(
-        name="pcqm4mv2-2k",
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare_ogb,
+    published(
+        "pcqm4mv2-2k",
+        "graph-regression",
+        "mae",
+        prepare_ogb,
         files=files("pcqm4mv2_small/pcqm4mv2-2k_ogb_graphs.npz"),
         arguments={"split": "drawn", "seed": 0},
-        expected={"graphs": 1999, "targets": 1, "symmetric": True},
-        licence="Apache-2.0",
-        homepage="https://ogb.stanford.edu/docs/lsc/pcqm4mv2/",
-        citation="Hu et al., OGB-LSC, 2021",
-        derived="1,999 real molecules of PCQM4Mv2 in ogb's features by RDKit 2026.09.1",
-        notes=(_SMALL, "targets are HOMO-LUMO gaps in eV, although the column of the source is named differently"),
     ),
-    DatasetSpec(
-        name="qm9-1k",
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare_ogb,
+    published(
+        "qm9-1k",
+        "graph-regression",
+        "mae",
+        prepare_ogb,
         files=files("qm9_small/micro_qm9_ogb_graphs.npz"),
         arguments={"split": "drawn", "seed": 0, "standardise": True},
-        expected={"graphs": 1006, "targets": 12, "symmetric": True},
-        licence="Apache-2.0",
-        homepage="https://moleculenet.org",
-        citation="Ramakrishnan et al., Quantum chemistry structures and properties of 134 kilo molecules, 2014",
-        derived="the first 1,006 rows of QM9, heavy atoms only, in ogb's features by RDKit 2026.09.1",
-        notes=(_SMALL, "targets are standardised with mean and standard deviation of the training part"),
     ),
 ]

@@ -41,10 +41,10 @@ def _splits(path: Path, count: int) -> list[dict[str, np.ndarray]]:
     content = path.read_bytes()
     start = content.find(b"\n") + 1  # the npy header ends with a newline, followed by the pickle
     if not content.startswith(b"\x93NUMPY") or not start:
-        raise DatasetError(f"{path}: not an npy file")
+        raise DatasetError("not an npy file", file=path)
     splits = np.asarray(load_pickle(content[start:], path), object).ravel().tolist()
     if len(splits) != count or any(not isinstance(s, dict) or {"train", "valid", "test"} - set(s) for s in splits):
-        raise DatasetError(f"{path}: not {count} splits with train, valid and test")
+        raise DatasetError(f"not {count} splits with train, valid and test", file=path)
     return splits
 
 
@@ -54,13 +54,5 @@ DATASETS = [
         prepare,
         files=files("pokec/pokec.mat", "pokec/pokec-splits.npy"),
         arguments={"splits": 5},
-        # Polynormer, Table 4
-        expected={"nodes": 1632803, "classes": 2, "features": 65, "symmetric": True},
-        homepage="https://github.com/CUAI/Non-Homophily-Large-Scale",
-        citation="Lim et al., Large Scale Learning on Non-Homophilous Graphs, NeurIPS 2021",
-        notes=(
-            "Polynormer states 30,622,564 edges: the directed rows of the file; both directions are stored here",
-            "label -1: gender unknown; these nodes are in no part of a split",
-        ),
     )
 ]

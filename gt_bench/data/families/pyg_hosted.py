@@ -10,9 +10,9 @@ import numpy as np
 from gt_bench.data.archives import UnpackLimits, read_member
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.packed_writer import PackedWriter
-from gt_bench.data.readers import concatenate_graphs, consecutive_split, dataset_errors
+from gt_bench.data.readers import concatenate_graphs, consecutive_split, dataset_errors, located
 from gt_bench.data.safe_pickle import load_pickle, load_torch
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, published
 from gt_bench.utils.errors import DatasetError
 
 BLOCK = 2000
@@ -83,7 +83,7 @@ def prepare_qm9(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     archive = paths[spec.files[0].path]
     graphs = load_torch(read_member(archive, "qm9_v3.pt", LIMITS), archive)
     if not isinstance(graphs, list) or not graphs:
-        raise DatasetError(f"{archive}: not a list of graphs")
+        raise DatasetError("not a list of graphs", file=archive)
     tenth = len(graphs) // 10
     # unstated: the seed. The first tenth of a permutation is the test part, the second one the validation part, as in
     # the Edge Transformer's code
@@ -97,15 +97,16 @@ def prepare_qm9(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
 
     def read(item: tuple[int, dict[str, Any]]) -> Graph:
         index, data = item
-        return {"x": _array(data, "x").astype(np.float32), **_complete_graph(data, archive), "y": y[index][None]}
+        return {"x": _array(data, "x").astype(np.float32), **_complete_graph(data), "y": y[index][None]}
 
     extras = {"bond": "edge", "target_mean": "table", "target_deviation": "table"}
     header = spec.header(in_dim=11, edge_dim=5, out_dim=12, extras=extras)
     tables = {"target_mean": mean.astype(np.float32), "target_deviation": deviation.astype(np.float32)}
-    _write(folder, header, map(read, enumerate(graphs)), tables | {"split": split[None]})
+    with located(archive):
+        _write(folder, header, map(read, enumerate(graphs)), tables | {"split": split[None]})
 
 
-def _complete_graph(data: Mapping[str, Any], where: Path) -> Graph:
+def _complete_graph(data: Mapping[str, Any]) -> Graph:
     """Make an edge for every ordered pair of atoms: four channels of the bond (zero if none) and the distance."""
     x, bonds, kinds, position = (_array(data, key) for key in ("x", "edge_index", "edge_attr", "pos"))
     n = len(x)
@@ -114,10 +115,8 @@ def _complete_graph(data: Mapping[str, Any], where: Path) -> Graph:
         or kinds.shape != (bonds.shape[1], 4)
         or (bonds.size and not 0 <= bonds.min() <= bonds.max() < n)
     ):
-        raise DatasetError(
-            f"{where}: a molecule of {n} atoms has positions {position.shape}, bonds {bonds.shape}, "
-            f"bond types {kinds.shape}"
-        )
+        shapes = f"positions {position.shape}, bonds {bonds.shape}, bond types {kinds.shape}"
+        raise DatasetError(f"a molecule of {n} atoms has {shapes}")
     features, bond = np.zeros((n, n, 5), np.float32), np.zeros((n, n), np.uint8)
     features[bonds[0], bonds[1], :4], bond[bonds[0], bonds[1]] = kinds, 1
     features[:, :, 4] = np.linalg.norm(position[:, None] - position[None], axis=2)
@@ -141,12 +140,12 @@ def _load_parts(spec: DatasetSpec, paths: Mapping[str, Path]) -> list[list[dict[
     archive = paths[spec.files[0].path]
     parts = load_torch(read_member(archive, spec.arguments["member"], LIMITS), archive)
     if not isinstance(parts, list | tuple) or len(parts) != 3:
-        raise DatasetError(f"{archive}: not three lists of graphs")
+        raise DatasetError("not three lists of graphs", file=archive)
     return list(parts)
 
 
 def _array(data: Mapping[str, Any], key: str) -> np.ndarray:
-    with dataset_errors("a graph", f"has no readable {key!r}"):
+    with dataset_errors("", f"a graph has no readable {key!r}"):
         return np.asarray(data[key])
 
 
@@ -170,81 +169,38 @@ def _write(folder: Path, header: PackedHeader, graphs: Iterator[Graph], tables: 
         writer.finish(header)
 
 
-_DWIVEDI = "Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023"
-_LICENCE, _HOMEPAGE = "MIT", "https://github.com/graphdeeplearning/benchmarking-gnns"
-_EDGES = "superpixel edges differ between hosts: this is torch_geometric's version"
-
 DATASETS = [
     *(
-        DatasetSpec(
-            name=name,
-            task="node-classification",
-            metric="balanced-accuracy",
+        published(
+            name,
+            "node-classification",
+            "balanced-accuracy",
+            prepare_sbm,
             level="node",
-            prepare=prepare_sbm,
             files=files(f"pyg/{name.upper()}_v2.zip"),
             arguments={"member": f"{name.upper()}_v2.pt", "signals": signals, "classes": classes},
-            # PPGT, Table 6; sizes of the parts: Dwivedi et al.
-            expected={
-                "graphs": 10000 + 2 * held,
-                "classes": classes,
-                "symmetric": True,
-                "train": 10000,
-                "val": held,
-                "test": held,
-            },
-            licence=_LICENCE,
-            homepage=_HOMEPAGE,
-            citation=_DWIVEDI,
         )
-        for name, held, signals, classes in (("pattern", 2000, 3, 2), ("cluster", 1000, 7, 6))
+        for name, signals, classes in (("pattern", 3, 2), ("cluster", 7, 6))
     ),
     *(
-        DatasetSpec(
-            name=name,
-            task="graph-classification",
-            metric="accuracy",
-            prepare=prepare_superpixels,
+        published(
+            name,
+            "graph-classification",
+            "accuracy",
+            prepare_superpixels,
             files=files(f"pyg/{name.upper()}_v2.zip"),
             arguments={"member": f"{name.upper()}_v2.pt", "colours": colours},
-            expected={"graphs": graphs, "classes": 10, "train": graphs - 15000, "val": 5000, "test": 10000},
-            notes=(_EDGES,),
-            licence=_LICENCE,
-            homepage=_HOMEPAGE,
-            citation=_DWIVEDI,
         )
-        for name, graphs, colours in (("mnist", 70000, 1), ("cifar10", 60000, 3))
+        for name, colours in (("mnist", 1), ("cifar10", 3))
     ),
-    DatasetSpec(
-        name="pascalvoc-sp",
-        task="node-classification",
-        metric="f1-macro",
+    published(
+        "pascalvoc-sp",
+        "node-classification",
+        "f1-macro",
+        prepare_voc,
         level="node",
-        prepare=prepare_voc,
         files=files("pyg/pascalvocsp.zip"),
         arguments={"folder": "voc_superpixels_edge_wt_region_boundary"},
-        expected={"graphs": 11355, "classes": 21, "train": 8498, "val": 1428, "test": 1429},
-        licence="CC BY 4.0",
-        homepage="https://github.com/vijaydwivedi75/lrgb",
-        citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",
-        notes=(_EDGES, "node and edge features are standardised with the training part, as in Tönshoff et al. (2024)"),
     ),
-    DatasetSpec(
-        name="qm9",
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare_qm9,
-        files=files("pyg/qm9_v3.zip"),
-        arguments={"seed": 0},
-        expected={"graphs": 130831, "targets": 12, "symmetric": True},
-        licence="CC BY 4.0",
-        homepage="http://quantum-machine.org/datasets/",
-        citation="Ramakrishnan et al., Quantum chemistry structures and properties of 134 kilo molecules, 2014",
-        notes=(
-            "targets are standardised with the training part; the Edge Transformer uses all parts, including the test "
-            "part: a leak",
-            "graphs are complete, as in the Edge Transformer's code: 4 bond channels, and the distance in angstrom; "
-            "`bond` marks the bonds",
-        ),
-    ),
+    published("qm9", "graph-regression", "mae", prepare_qm9, files=files("pyg/qm9_v3.zip"), arguments={"seed": 0}),
 ]

@@ -21,7 +21,7 @@ from gt_bench.data.families.molecules import OGB_ATOM, OGB_BOND
 from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import dataset_errors, ids_to_split
 from gt_bench.data.safe_pickle import load_pickle, load_torch
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, published
 from gt_bench.runtime.resources import cores
 from gt_bench.utils.errors import DatasetError
 
@@ -52,7 +52,7 @@ def prepare_pcqm(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
         val = train[np.random.default_rng(42).permutation(len(train))[: a["validation"]]]
         split = ids_to_split(count, np.setdiff1d(train, val), val, valid)
         if np.isnan(gaps[split > 0]).any():
-            raise DatasetError(f"{archive}: a molecule of the split has no gap")
+            raise DatasetError("a molecule of the split has no gap", file=archive)
         writer.append("split", split[None])
         writer.finish(spec.header(in_dim=OGB_ATOM, edge_dim=OGB_BOND, out_dim=1))
 
@@ -79,7 +79,7 @@ def _convert(writer: PackedWriter, molecules: Iterable[tuple[str, list[float]]],
     with multiprocessing.get_context("spawn").Pool(cores()) as pool:
         for arrays in _bounded_map(pool, blocks):
             if isinstance(arrays, str):
-                raise DatasetError(f"{where}: {arrays}")
+                raise DatasetError(f"RDKit cannot read the SMILES {arrays[:80]!r}", file=where, value=arrays)
             writer.graphs(**arrays)
             y = arrays["y"] if arrays["y"].ndim == 1 else arrays["y"][:, 0]
             first.append(y)
@@ -102,7 +102,7 @@ def convert_block(molecules: Molecules) -> dict[str, np.ndarray] | str:
         molecules: SMILES and targets.
 
     Returns:
-        Arguments of `PackedWriter.graphs`; an error message if a SMILES is invalid.
+        Arguments of `PackedWriter.graphs`; or the first invalid SMILES.
     """
     from ogb.utils import smiles2graph
 
@@ -111,7 +111,7 @@ def convert_block(molecules: Molecules) -> dict[str, np.ndarray] | str:
         try:
             graphs.append(smiles2graph(text))
         except (AttributeError, ValueError, IndexError, RuntimeError):
-            return f"RDKit cannot read the SMILES {text[:80]!r}"
+            return text
     y = np.array([targets for _, targets in molecules], np.float32)
     return {
         "num_nodes": np.array([g["num_nodes"] for g in graphs]),
@@ -147,75 +147,41 @@ def _gzip_rows(source: gzip.GzipFile, where: Path) -> Iterator[Iterator[dict[str
         source,
         io.TextIOWrapper(source, "utf-8", newline="") as text,
     ):
-        yield _checked(csv.DictReader(_lines(text, where)), where)
+        yield _checked(csv.DictReader(text))
 
 
-def _lines(text: io.TextIOWrapper, where: Path) -> Iterator[str]:
-    longest = 1 << 20
-    for line in iter(lambda: text.readline(longest), ""):
-        if len(line) == longest:
-            raise DatasetError(f"{where}: a line of more than {longest:,} characters")
-        yield line
-
-
-def _checked(rows: Iterable[dict[str, str]], where: Path) -> Iterator[dict[str, str]]:
-    size, limit = 0, 32 << 30
+def _checked(rows: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
     for row in rows:
-        size += sum(len(value) for value in row.values() if isinstance(value, str))
-        if size > limit:
-            raise DatasetError(f"{where}: unpacks to more than {limit:,} bytes")
         if None in row or None in row.values():
-            raise DatasetError(f"{where}: a row has more or fewer cells than the header")
+            raise DatasetError("a row has more or fewer cells than the header")
         if "smiles" not in row:
-            raise DatasetError(f"{where}: no column named smiles")
+            raise DatasetError("no column named smiles", value="smiles")
         yield row
 
 
-def _pcqm(name: str, archive: str, folder: str, **expected: object) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare_pcqm,
+def _pcqm(name: str, archive: str, folder: str) -> DatasetSpec:
+    return published(
+        name,
+        "graph-regression",
+        "mae",
+        prepare_pcqm,
         files=files(archive),
         arguments={"folder": folder, "validation": 150_000},
-        expected=expected,
-        licence="CC BY 4.0",
-        homepage="https://ogb.stanford.edu/docs/lsc/",
-        citation="Hu et al., OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs, 2021",
-        notes=(
-            "test: the official validation molecules; validation: 150,000 training molecules, seed 42; "
-            "the hidden test parts are in no part of the split",
-        ),
         needs=("rdkit",),
     )
 
 
 DATASETS = [
-    _pcqm("pcqm4mv2", "lsc/pcqm4m-v2.zip", "pcqm4m-v2", graphs=3746620),  # PPGT, Table 6
+    _pcqm("pcqm4mv2", "lsc/pcqm4m-v2.zip", "pcqm4m-v2"),
     _pcqm("pcqm4m-lsc", "lsc/pcqm4m_kddcup2021.zip", "pcqm4m_kddcup2021"),
-    DatasetSpec(
-        name="peptides-struct",
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare_struct,
+    published(
+        "peptides-struct",
+        "graph-regression",
+        "mae",
+        prepare_struct,
         files=files(
             "peptides_struct/peptide_structure_dataset.csv.gz", "peptides_func/splits_random_stratified_peptide.pickle"
         ),
-        # PPGT, Table 6; LRGB's totals
-        expected={
-            "graphs": 15535,
-            "nodes": 2344859,
-            "edges": 4773974,
-            "targets": 11,
-            "train": 10873,
-            "val": 2331,
-            "test": 2331,
-        },
-        licence="MIT",
-        homepage="https://github.com/vijaydwivedi75/lrgb",
-        citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",
-        notes=("targets are standardised over all molecules, including the test part, as in LRGB",),
         needs=("rdkit",),
     ),
 ]

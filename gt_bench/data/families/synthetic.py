@@ -7,7 +7,7 @@ import numpy as np
 
 from gt_bench.data.packed_writer import pack
 from gt_bench.data.readers import both_directions, concatenate_edges, consecutive_split
-from gt_bench.data.spec import DatasetSpec
+from gt_bench.data.spec import DatasetSpec, published
 
 
 def prepare_chains(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
@@ -66,45 +66,23 @@ def prepare_sbm_cluster(spec: DatasetSpec, paths: Mapping[str, Path], folder: Pa
 
 
 DATASETS = [
-    DatasetSpec(
-        name="chains",
-        task="node-classification",
-        metric="accuracy",
+    published(
+        "chains",
+        "node-classification",
+        "accuracy",
+        prepare_chains,
         also=("f1-micro", "f1-macro"),
         level="node",
-        prepare=prepare_chains,
         # unstated: numbers of chains, the validation set (as the training set), undirected edges, the class as category
         # of the first node. HOT states only the two lengths, and its generator was not released
         arguments={"seed": 0, "train_length": 20, "test_length": 200, "train": 200, "val": 40, "test": 40},
-        expected={
-            "graphs": 280,
-            "nodes": 240 * 20 + 40 * 200,
-            "edges": 2 * (240 * 19 + 40 * 199),
-            "symmetric": True,
-            "classes": 2,
-        },
-        licence="generated here",
-        citation="Kim et al., Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, "
-        "NeurIPS 2021",
-        notes=(
-            "the paper states the lengths and that one end node has the class; numbers of chains, validation set and "
-            "features are chosen here",
-        ),
     ),
-    DatasetSpec(
-        name="sbm-cluster",
-        task="node-classification",
-        metric="balanced-accuracy",
+    published(
+        "sbm-cluster",
+        "node-classification",
+        "balanced-accuracy",
+        prepare_sbm_cluster,
         level="node",
-        prepare=prepare_sbm_cluster,
         arguments={"seed": 0, "p": 0.55, "q": 0.25, "train": 200, "val": 50, "test": 50},
-        expected={"graphs": 300, "symmetric": True, "self_loops": 0, "classes": 6},
-        licence="generated here",
-        homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
-        citation="Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023 (parameters of CLUSTER)",
-        notes=(
-            "a small sample drawn with the parameters of CLUSTER; not the published CLUSTER, which was drawn without a "
-            "seed",
-        ),
     ),
 ]

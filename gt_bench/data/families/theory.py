@@ -13,7 +13,7 @@ import numpy as np
 from gt_bench.data.families.generated import prepare_basis
 from gt_bench.data.packed_writer import pack, pack_graph
 from gt_bench.data.readers import both_directions, concatenate_edges, consecutive_split
-from gt_bench.data.spec import DatasetSpec, node_classification
+from gt_bench.data.spec import DatasetSpec, node_classification, published
 
 PARTS = ("train", "val", "test")
 
@@ -133,70 +133,30 @@ def _half(rng: np.random.Generator, a: Mapping[str, Any]) -> tuple[np.ndarray, n
     return rng.choice(len(a["atoms"]), len(free)), np.array(bonds), rng.choice(len(a["bonds"]), len(bonds)), ring // 2
 
 
-_CHOSEN = "the number of graphs and the split are chosen here"
-
 DATASETS = [
-    DatasetSpec(
-        name="skip-circles",
-        task="graph-classification",
-        metric="accuracy",
-        prepare=prepare_skip_circles,
+    published(
+        "skip-circles",
+        "graph-classification",
+        "accuracy",
+        prepare_skip_circles,
         # the skips 6, 7 and 8 give graphs isomorphic to these
         arguments={"seed": 0, "nodes": 17, "skips": [2, 3, 4, 5], "train": 10, "val": 5, "test": 10},
-        expected={
-            "graphs": 100,
-            "nodes": 1700,
-            "edges": 100 * 68,
-            "label_counts": [25] * 4,
-            "symmetric": True,
-            "self_loops": 0,
-        },
-        licence="generated here",
-        citation="Murphy et al., Relational Pooling for Graph Representations, ICML 2019 (CSL, on 41 nodes)",
-        notes=("like CSL with 17 instead of 41 nodes: four graphs, each in 25 random node orders; " + _CHOSEN,),
     ),
-    DatasetSpec(
-        name="rook-shrikhande",
-        task="graph-classification",
-        metric="accuracy",
-        prepare=prepare_rook_shrikhande,
+    published(
+        "rook-shrikhande",
+        "graph-classification",
+        "accuracy",
+        prepare_rook_shrikhande,
         arguments={"seed": 0, "train": 20, "val": 10, "test": 20},
-        expected={
-            "graphs": 100,
-            "nodes": 1600,
-            "edges": 100 * 96,
-            "label_counts": [50, 50],
-            "symmetric": True,
-            "self_loops": 0,
-        },
-        licence="generated here",
-        citation="the 4 x 4 rook's graph and the Shrikhande graph, the two strongly regular graphs (16, 6, 2, 2)",
-        notes=("two graphs, each in 50 random node orders; " + _CHOSEN,),
     ),
     node_classification(
-        "torus-colours",
-        prepare_torus_colours,
-        arguments={"seed": 0, "side": 70, "noise": 0.7, "splits": 5},
-        expected={
-            "nodes": 4900,
-            "edges": 4 * 4900,
-            "features": 5,
-            "splits": 5,
-            "symmetric": True,
-            "self_loops": 0,
-            "classes": 5,
-        },
-        licence="generated here",
-        citation="made for this benchmark (a perfect colouring of the torus by x + 2 y mod 5)",
-        notes=(
-            "no edge joins two nodes of the same class (heterophily 1); graph, features and splits are chosen here",
-        ),
+        "torus-colours", prepare_torus_colours, arguments={"seed": 0, "side": 70, "noise": 0.7, "splits": 5}
     ),
-    DatasetSpec(
-        name="ring-molecules",
-        task="graph-regression",
-        metric="mae",
-        prepare=prepare_ring_molecules,
+    published(
+        "ring-molecules",
+        "graph-regression",
+        "mae",
+        prepare_ring_molecules,
         arguments={
             "seed": 0,
             "ring": [3, 4],
@@ -208,24 +168,13 @@ DATASETS = [
             "val": 100,
             "test": 100,
         },
-        expected={"graphs": 600, "symmetric": True, "self_loops": 0, "train": 400, "val": 100, "test": 100},
-        licence="generated here",
-        citation="made for this benchmark (after decalin and bicyclopentyl, which 1-WL does not distinguish)",
-        notes=("synthetic molecules with a synthetic target; both graphs of a pair are in the same part of the split",),
     ),
-    DatasetSpec(
-        name="basis-small",
-        task="basis-approximation",
-        metric="squared-error",
+    published(
+        "basis-small",
+        "basis-approximation",
+        "squared-error",
+        prepare_basis,
         level="attention",
-        prepare=prepare_basis,
         arguments={"seeds": [12, 13, 14], "min_nodes": 6, "max_nodes": 10, "counts": [128, 32, 32]},
-        expected={"graphs": 576, "symmetric": True, "self_loops": 0, "splits": 3, "train": 128, "val": 32, "test": 32},
-        licence="generated here",
-        citation="Kim et al., Pure Transformers are Powerful Graph Learners, NeurIPS 2022",
-        notes=(
-            "TokenGT's generator with fewer and smaller graphs: not comparable with its Table 1; "
-            "split s consists of the graphs of seed 12 + s",
-        ),
     ),
 ]

@@ -13,8 +13,8 @@ import numpy as np
 from gt_bench.data.archives import ArchiveError, UnpackLimits, tar_members
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.packed_writer import PackedWriter
-from gt_bench.data.readers import dataset_errors, read_npz
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.readers import dataset_errors, located, read_npz
+from gt_bench.data.spec import DatasetSpec, files, published
 from gt_bench.utils.errors import DatasetError
 
 LIMITS = UnpackLimits(total=1 << 40)
@@ -39,7 +39,8 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         for entry in spec.files:
             graphs = 0
             for name, data in _graphs(paths[entry.path], KEYS[kind]):
-                _append(writer, data, kind, f"{entry.path}, {name}")
+                with located(entry.path, name):
+                    _append(writer, data, kind)
                 graphs += 1
             counts.append(graphs)
         part = np.repeat([1, 3], counts).astype(np.uint8)
@@ -119,7 +120,7 @@ def ordered_pair_accuracy(scores: np.ndarray, runtimes: np.ndarray) -> float:
     return right / total
 
 
-def _append(writer: PackedWriter, data: Mapping[str, np.ndarray], kind: str, where: str) -> None:
+def _append(writer: PackedWriter, data: Mapping[str, np.ndarray], kind: str) -> None:
     nodes, runtime = len(data["node_feat"]), data["config_runtime"]
     features = data["node_config_feat"] if kind == "layout" else data["config_feat"]
     configured = data["node_config_ids"] if kind == "layout" else np.zeros(0, np.int64)
@@ -129,7 +130,7 @@ def _append(writer: PackedWriter, data: Mapping[str, np.ndarray], kind: str, whe
         and (kind == "tile" or features.shape[1] == len(configured))
     )
     if not fits or data["edge_index"].ndim != 2 or data["edge_index"].shape[1] != 2:
-        raise DatasetError(f"{where}: shapes of configurations, nodes and edges contradict each other")
+        raise DatasetError("shapes of configurations, nodes and edges contradict each other")
     if kind == "tile":
         runtime = runtime / data["config_runtime_normalizers"]
     writer.graphs(
@@ -154,30 +155,20 @@ def _graphs(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, 
         for member, file in tar_members(path):
             total += member.size
             if total > LIMITS.total:
-                raise ArchiveError(f"{path}: unpacks to more than {LIMITS.total:,} bytes")
+                raise ArchiveError(f"unpacks to more than {LIMITS.total:,} bytes", value=total)
             if PurePosixPath(member.name).suffix == ".npz":
                 yield member.name, read_npz(io.BytesIO(file.read()), keys)
 
 
 def _spec(name: str, kind: str, stem: str) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="configuration-ranking",
-        metric="ordered-pair-accuracy",
-        prepare=prepare,
+    return published(
+        name,
+        "configuration-ranking",
+        "ordered-pair-accuracy",
+        prepare,
         files=files(f"tpugraphs/{stem}_train.tar", f"tpugraphs/{stem}_valid.tar"),
         arguments={"kind": kind},
         also=("accuracy",) if kind == "tile" else (),
-        expected={"features": NODE_FEATURES},
-        licence="CC BY 4.0",
-        homepage="https://github.com/google-research-datasets/tpu_graphs",
-        citation="Phothilimthana et al., TpuGraphs: A Performance Prediction Dataset on Large Tensor Computational "
-        "Graphs, NeurIPS 2023",
-        notes=(
-            "test: the official validation graphs, since the test runtimes are not public; validation: a tenth of the "
-            "training graphs",
-            "no checksum is published",
-        ),
     )
 
 

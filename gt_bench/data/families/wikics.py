@@ -32,19 +32,4 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     pack_graph(folder, header, x=x, edge_index=edges, y=labels, split=split)
 
 
-DATASETS = [
-    node_classification(
-        "wikics",
-        prepare,
-        files=files("wikics/data.json"),
-        expected={"nodes": 11701, "classes": 10, "features": 300, "self_loops": 0, "symmetric": True, "splits": 20},
-        licence="MIT",
-        homepage="https://github.com/pmernyei/wiki-cs-dataset",
-        citation="Mernyei and Cangea, Wiki-CS: A Wikipedia-Based Benchmark for Graph Neural Networks, 2020",
-        notes=(
-            "the validation part has the validation and stopping masks, as in Polynormer's code; its paper names only "
-            "the validation mask",
-            "no checksum is published",
-        ),
-    )
-]
+DATASETS = [node_classification("wikics", prepare, files=files("wikics/data.json"))]

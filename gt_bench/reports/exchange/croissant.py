@@ -12,9 +12,9 @@ from gt_bench.data.pins import read_pins
 from gt_bench.data.registry import get_spec
 from gt_bench.data.spec import DatasetSpec, RemoteFile
 from gt_bench.data.standin import shape_of
-from gt_bench.schemas import Settings
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import write_json
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.versions import version_of
 
 VERSION = "http://mlcommons.org/croissant/1.0"

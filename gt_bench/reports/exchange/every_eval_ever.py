@@ -20,10 +20,12 @@ from pathlib import Path
 from gt_bench.config.tried import TRIED
 from gt_bench.data.registry import get_spec
 from gt_bench.leaderboard.collect import Gathered, Version
-from gt_bench.schemas import Row, Settings
-from gt_bench.store.record_checks import NOT_NEGATIVE, UNIT_INTERVAL
+from gt_bench.leaderboard.row import Row
+from gt_bench.leaderboard.words import reduced_of, status_of
+from gt_bench.store.record_checks import ERRORS, UNIT_INTERVAL
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import write_json
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.redact import shareable
 
 SCHEMA_VERSION = "0.3.0"
@@ -46,12 +48,12 @@ def write(held: Gathered, folder: Path) -> list[Path]:
     """
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in (*held.rows, *held.others):
-        if row["mean"] is not None and math.isfinite(row["mean"]) and (row["source"], row["cell"]) in held.versions:
-            suite, _, model = row["cell"].split("/")
-            groups.setdefault((suite, model, str(row["source"])), []).append(row)
+        mean = row.summary.mean
+        if mean is not None and math.isfinite(mean) and (row.source, row.cell) in held.versions:
+            groups.setdefault((row.suite, row.model, str(row.source)), []).append(row)
     paths = []
     for (suite, model, source), rows in sorted(groups.items()):
-        versions = [held.versions[source, row["cell"]] for row in rows]
+        versions = [held.versions[source, row.cell] for row in rows]
         name = f"{uuid_of(rows)}.json"
         path = folder / "data" / f"gt-bench-{suite}" / LIBRARY / model / name
         paths.append(write_json(path, log_of(suite, model, source, rows, versions)))
@@ -60,7 +62,7 @@ def write(held: Gathered, folder: Path) -> list[Path]:
 
 def uuid_of(rows: Sequence[Row]) -> uuid.UUID:
     """Returns a UUID (version 4) that depends on the runs alone, so that a second export writes the same file."""
-    runs = json.dumps([[row["cell"], row["source"], row["metric"], row["digests"]] for row in rows])
+    runs = json.dumps([[row.cell, row.source, row.metric, row.summary.digests] for row in rows])
     return uuid.UUID(bytes=hashlib.sha256(runs.encode()).digest()[:16], version=4)
 
 
@@ -76,14 +78,14 @@ def log_of(suite: str, model: str, source: str, rows: Sequence[Row], versions: S
     """
     records = [record for one in versions for record in one.records]
     first = records[0]
-    finished = max(datetime.fromisoformat(record["measured"]["finished"]).timestamp() for record in records)
+    finished = max(datetime.fromisoformat(record.measured.finished).timestamp() for record in records)
     name = f"{LIBRARY}/{model}"
-    contributors = list(dict.fromkeys(record["by"] for record in records if record.get("by")))
-    marks = list(dict.fromkeys(str(row["contributed"]) for row in rows if row["contributed"]))
+    contributors = list(dict.fromkeys(record.by for record in records if record.by))
+    marks = list(dict.fromkeys(row.contributed for row in rows if row.contributed))
     return {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": f"gt-bench-{suite}/{name}/{finished:.0f}",
-        "evaluation_timestamp": max(record["measured"]["finished"] for record in records),
+        "evaluation_timestamp": max(record.measured.finished for record in records),
         "retrieved_timestamp": f"{finished:.0f}",
         "source_metadata": {
             "source_name": f"{TITLE}, suite {suite}",
@@ -97,11 +99,11 @@ def log_of(suite: str, model: str, source: str, rows: Sequence[Row], versions: S
             "name": model,
             "id": name,
             "developer": LIBRARY,
-            "inference_engine": {"name": "torch", "version": str(first["measured"]["environment"].get("torch"))},
+            "inference_engine": {"name": "torch", "version": str(first.measured.environment.package("torch"))},
             "additional_details": {
                 "deployment_type": "self_deployed",
                 "model_availability": "unknown",
-                "architecture": str(first["deterministic"]["recipe"]["model"]["name"]),
+                "architecture": str(first.run.recipe["model"]["name"]),
                 "training": "trained from scratch with the recipe of each result",
             },
         },
@@ -109,48 +111,48 @@ def log_of(suite: str, model: str, source: str, rows: Sequence[Row], versions: S
     }
 
 
-def _result(row: Row, one: Version) -> Settings:
-    metric, first = str(row["metric"]), one.records[0]["deterministic"]
+def _result(row: Row, version: Version) -> Settings:
+    metric, runs, first = str(row.metric), row.summary.runs, version.records[0].run
     low, high = bounds(metric)
-    selection = "last" if first["recipe"].get("select") == "last" else "best on validation"
-    if first["best_epoch"] is None:
+    selection = "last" if first.recipe.get("select") == "last" else "best on validation"
+    if first.best_epoch is None:
         selection = "none: no validation"
     details = {
-        "status": row["status"],
-        "seeds": json.dumps([record["deterministic"]["seed"] for record in one.records]),
-        "values": json.dumps(row["values"]),
+        "status": status_of(row.state),
+        "seeds": json.dumps([record.run.seed for record in version.records]),
+        "values": json.dumps(row.summary.values),
         "selected epoch": selection,
-        "commits": ", ".join(dict.fromkeys(str(r["measured"]["environment"].get("commit")) for r in one.records)),
-        "parameters": str(row["parameters"]),
-        "device": str(row["device"]),
-        "digests": json.dumps(row["digests"]),
+        "commits": ", ".join(dict.fromkeys(str(r.measured.environment.commit) for r in version.records)),
+        "parameters": str(row.cost.parameters),
+        "device": str(row.cost.device),
+        "digests": json.dumps(row.summary.digests),
     }
-    details |= {"reduced": "; ".join(row["reduced"])} if row["reduced"] else {}
-    if row["published_printed"]:
-        details |= {"published": row["published_printed"], "verdict": row["verdict"]}
+    details |= {"reduced": "; ".join(reduced_of(row))} if row.reduced else {}
+    if row.published and row.verdict:
+        details |= {"published": row.published.printed, "verdict": row.verdict.word}
     return {
-        "evaluation_result_id": f"{row['cell']}/{metric}",
-        "evaluation_name": row["dataset"],
-        "source_data": _source_of(row["dataset"], first["digests"]["data"]),
-        "evaluation_timestamp": max(record["measured"]["finished"] for record in one.records),
+        "evaluation_result_id": f"{row.cell}/{metric}",
+        "evaluation_name": row.dataset,
+        "source_data": _source_of(row.dataset, first.digests.data),
+        "evaluation_timestamp": max(record.measured.finished for record in version.records),
         "metric_config": {
-            "evaluation_description": f"{metric} on the test split of {row['dataset']}, mean over {row['runs']} seeds",
+            "evaluation_description": f"{metric} on the test split of {row.dataset}, mean over {runs} seeds",
             "metric_id": metric,
             "metric_name": metric,
             "metric_unit": "proportion" if (low, high) == (0, 1) else "none",
-            "lower_is_better": row["direction"] == "min",
+            "lower_is_better": row.direction == "min",
             "score_type": "continuous",
             "min_score": low,
             "max_score": high,
         },
         "score_details": {
-            "score": row["mean"],
+            "score": row.summary.mean,
             "details": {key: shareable(value) for key, value in details.items()},
-            "uncertainty": _uncertainty(row["values"]),
+            "uncertainty": _uncertainty(row.summary.values),
         },
         "generation_config": {
-            "generation_args": {"execution_command": f"gt-bench train {row['cell']}"},
-            "additional_details": {"recipe": json.dumps(first["recipe"], sort_keys=True)},
+            "generation_args": {"execution_command": f"gt-bench train {row.cell}"},
+            "additional_details": {"recipe": json.dumps(first.recipe, sort_keys=True)},
         },
     }
 
@@ -160,7 +162,7 @@ def bounds(metric: str) -> tuple[float | str, float | str]:
     name = metric.partition("@")[0].partition(" ")[0]
     if name in UNIT_INTERVAL:
         return 0, 1
-    return (0 if name in NOT_NEGATIVE or name.startswith("pairs-") else "-Infinity"), "Infinity"
+    return (0 if name in ERRORS or name.startswith("pairs-") else "-Infinity"), "Infinity"
 
 
 def _uncertainty(values: Sequence[float]) -> Settings:

@@ -9,32 +9,32 @@ import base64
 import hashlib
 import json
 import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from gt_bench.claims.evaluate import ClaimVerdict, Evaluation, evaluate_claim, load_claims, needs_data
+from gt_bench.config.cell_recipe import recipes_of
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.suite import load_suite
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.collect import Gathered, gather
+from gt_bench.leaderboard.collect import Gathered
+from gt_bench.leaderboard.coverage import added, coverage, spent
 from gt_bench.leaderboard.export import explanation, tally
-from gt_bench.papers.coverage import added, coverage, spent
-from gt_bench.papers.published import paper_titles
-from gt_bench.provenance import uncommitted
-from gt_bench.reports import over_datasets
+from gt_bench.leaderboard.row import Row
+from gt_bench.papers.results_file import paper_titles
+from gt_bench.reports import over_datasets, suite_comparison
 from gt_bench.reports.html import cell_details, content, custom_plots, overview, plot_data, progress
 from gt_bench.reports.html.critical_diagram import draw
 from gt_bench.reports.html.custom_plots import CustomPlot
-from gt_bench.reports.paper_summary import Summary, every_in_short
+from gt_bench.reports.html.progress import NO_COSTS, Costs
+from gt_bench.reports.paper_summary import PaperSummary, every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable
-from gt_bench.schemas import Row
+from gt_bench.store import uncommitted
 from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.errors import UserError
-from gt_bench.utils.format import print_text
-from gt_bench.utils.io import write_bytes
 
 if TYPE_CHECKING:  # only a page that is written needs them
     from jinja2 import Environment
@@ -45,49 +45,20 @@ PLOTLY = "vendor/plotly-basic.min.js"
 SCRIPTS = ("vendor/dataTables.min.js", PLOTLY, "templates/page.js")
 
 
-def write_page(
-    grid: Grid,
-    out: Path = Path("reports/index.html"),
-    results: Path = Path("results"),
-    store: Path = Path("store"),
-    records: Path = ROOT,
-    warn: Callable[[str], None] = lambda line: print_text(f"warning: {line}", file=sys.stderr),
-) -> Path:
-    """Writes the page of results/, store/ and the shipped records, with the custom plots of this folder.
-
-    Args:
-        grid: the grid.
-        out: the file.
-        results: folder of results.
-        store: folder of the store.
-        records: folder of shipped records.
-        warn: called with a line for each custom plot that failed. The page shows it in its place.
-
-    Raises:
-        WriteError: the file cannot be written.
-    """
-    held = gather(grid, results, store, records)
-    custom = custom_plots.load([*held.rows, *held.others])
-    path = write_bytes(out, page_html(grid, held, store, records=records, custom=custom).encode())
-    for plot in custom:
-        if plot.error:
-            warn(f"custom plot {plot.error}")
-    return path
-
-
 def page_html(
     grid: Grid,
     held: Gathered,
-    store: Path = Path("store"),
-    data: Path = Path("data"),
+    costs: Costs = NO_COSTS,
     records: Path = ROOT,
     custom: Sequence[CustomPlot] = (),
 ) -> str:
     """Returns the page as one document that contains its scripts, styles and data."""
-    found = {row["cell"] for row in held.rows}
-    absent = [cell for cell in grid.cells.values() if cell.cell not in found]
+    present = {row.cell for row in held.rows}
+    absent = [cell for cell in grid.cells.values() if cell.cell not in present]
     tables = content.tables(held.rows)
-    claims, covered = _claims(held.rows, grid.run.verdict), coverage(grid, held.rows, content.seconds(held))
+    recipes = recipes_of(grid.cells.values())
+    claims = _claims(held.rows, grid.run.verdict)
+    covered = coverage(grid, held.rows, content.seconds(held), recipes)
     problems = list(held.problems)
     verdicts = [(claim["paper"], claim["verdict"]) for claim in claims if claim["said"] != "asked here"]
     try:
@@ -95,14 +66,15 @@ def page_html(
     except RecipeError as error:  # a record that it speaks of cannot be used
         short = {}
         problems.append(str(error))
-    every_cell = cell_details.of_cells(grid, held)
-    problems += [problem for one in every_cell.values() for problem in cast(list[str], one.get("problems", []))]
+    every_cell = cell_details.of_cells(grid, held, recipes)
+    problems += [problem for details in every_cell.values() for problem in cast(list[str], details.get("problems", []))]
     shown = {
         "rows": plot_data.rows_for_plots(held.rows, every_cell, overview.rows_of_numbers(covered, held.rows)),
-        "scaling": plot_data.scaling(held.rows, {key: one.records for key, one in held.versions.items()}),
+        "scaling": plot_data.scaling(held.rows, {key: version.records for key, version in held.versions.items()}),
         "growth": plot_data.growth(),
         "hot": plot_data.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
         "custom": [plot.figure for plot in custom],
+        "own": plot_data.own(held),
     }
     lines = overview.of_papers(covered, held.rows)
     scripts = [(HERE / name).read_text(encoding="utf-8") for name in SCRIPTS]
@@ -112,16 +84,22 @@ def page_html(
         environment()
         .get_template("page.html.jinja")
         .render(
-            progress=progress.of_suites(grid, held, store, data),
+            progress=progress.of_suites(grid, held, costs),
             board=content.board(held.rows, absent),
             tuned=content.tuned(held.rows),
             overview=lines,
             judged=overview.total(lines),
             papers=[_paper(name, title, short.get(name), tables) for name, title in paper_titles().items()],
             **_methods(held.rows),
+            compare_rule=suite_comparison.RULE,
+            compare_columns=suite_comparison.COLUMNS,
+            compared=suite_comparison.comparisons(
+                grid, {row.cell: held.versions[str(row.source), row.cell] for row in held.rows}, records
+            ),
             claims=claims,
             custom=custom,
-            spent=spent(added(one.seconds for one in covered)),
+            own=shown["own"],
+            spent=spent(added(paper.seconds for paper in covered)),
             tally=tally(held.rows, grid.run.verdict),
             uncommitted=uncommitted.sentence(content.records(held)),
             explanation=[_emphasised(line) for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
@@ -140,27 +118,28 @@ def page_html(
 def _methods(rows: Sequence[Row]) -> dict[str, object]:
     """Returns the section of methods over datasets: a diagram per paper, and the ranking of all runs."""
     labels = {name: load_suite(name).label or name for name in paper_titles()}
-    found, overall = over_datasets.diagrams(labels, rows), over_datasets.all_runs(rows)
+    diagrams, overall = over_datasets.diagrams(labels, rows), over_datasets.all_runs(rows)
     return {
         "rank_rule": over_datasets.RULE,
         "methods": [
-            {"label": labels[one.paper], "found": one, "drawing": draw(one),
-             "said": over_datasets.sentences(one)}
-            for one in found
+            {"label": labels[diagram.paper], "found": diagram, "drawing": draw(diagram),
+             "said": over_datasets.sentences(diagram)}
+            for diagram in diagrams
         ],
-        "without_ranks": over_datasets.absent(found, labels),
+        "without_ranks": over_datasets.absent(diagrams, labels),
         "overall": overall
         and {"said": over_datasets.said_of_all(overall), "lines": over_datasets.lines_of_all(overall)},
     }  # fmt: skip
 
 
-def _paper(name: str, title: str, short: Summary | None, tables: Sequence[PaperTable]) -> dict[str, object]:
+def _paper(name: str, title: str, short: PaperSummary | None, tables: Sequence[PaperTable]) -> dict[str, object]:
     """Returns a paper with its published tables: those with runs, and those without."""
     mine = [table for table in tables if table.layout.paper == name]
+    label = load_suite(name).label or name
     return {
         "name": name,
-        "title": title,
-        "label": load_suite(name).label or name,
+        "label": label,
+        "heading": title if title.startswith(label) else f"{label}: {title}",
         "short": short,
         "run_tables": [content.table_content(table) for table in mine if table.run],
         "other_tables": [content.table_content(table) for table in mine if not table.run],
@@ -185,6 +164,13 @@ def _emphasised(line: str) -> "Markup":
     return Markup(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", str(escape(line.removeprefix("- ")))))
 
 
+def _code(text: str) -> "Markup":
+    """Returns a text as HTML: what is between backticks is code, all else is plain."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
 def _source(script: str) -> str:
     """Returns the hash of a script for the content security policy. Browsers read newlines as line feeds."""
     digest = base64.b64encode(hashlib.sha256(script.replace("\r\n", "\n").encode()).digest())
@@ -193,26 +179,24 @@ def _source(script: str) -> str:
 
 def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
     """Returns the claims that published numbers, runs and stored findings decide, with their verdicts."""
-    from gt_bench.claims.evaluate import UNDECIDED, evaluate_claim, load_claims, needs_data
-
-    found = []
+    claims = []
     for claim in load_claims():
         if not needs_data(claim):
             try:
-                verdict, why = evaluate_claim(claim, rows, rules=rules)
+                evaluation = evaluate_claim(claim, rows, rules=rules)
             except UserError as error:  # its finding is not available
-                verdict, why = UNDECIDED, str(error)
-            found.append(
+                evaluation = Evaluation(ClaimVerdict.UNDECIDED, str(error))
+            claims.append(
                 {
                     "paper": claim.paper,
                     "place": claim.place,
                     "sentence": claim.text,
                     "said": claim.said,
-                    "verdict": verdict,
-                    "why": why,
+                    "verdict": evaluation.verdict,
+                    "why": evaluation.why,
                 }
             )
-    return found
+    return claims
 
 
 @cache
@@ -220,9 +204,11 @@ def environment() -> "Environment":
     """Returns the environment of the templates, which escapes every value."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    made.filters["code"] = _code
+    return made
 
 
 def table_html(table: PaperTable) -> str:

@@ -3,16 +3,18 @@
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.origins import origin_of
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import OWN, Gathered, Version
-from gt_bench.leaderboard.columns import remarks_of
-from gt_bench.reports.html.content import id_of, readable, short, texts_of
-from gt_bench.schemas import Ran, Row, Settings
+from gt_bench.leaderboard.row import Row
+from gt_bench.leaderboard.words import said_of
+from gt_bench.records.run import RunResult, points
+from gt_bench.reports.html.content import id_of, short, texts_of
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.nested import flat
 from gt_bench.utils.redact import commit_id, shareable
 
@@ -20,27 +22,32 @@ POINTS = 60  # of a learning curve on the page; records have all epochs
 MOST_RUNS = 100  # of a cell that are listed one by one
 
 
-def of_cells(grid: Grid, held: Gathered) -> dict[str, dict[str, object]]:
+def of_cells(grid: Grid, held: Gathered, recipes: Mapping[str, Recipe | RecipeError]) -> dict[str, dict[str, object]]:
     """Returns the details of each version of a cell.
 
     For a cell without a run: its recipe, or what is wrong with it, and the command that runs it.
+
+    Args:
+        grid: the grid.
+        held: the results.
+        recipes: {cell: its recipe, or what is wrong with it}.
     """
     known = {cell.cell: cell for cell in grid.cells.values()}
     rows: dict[str, list[Row]] = {}
     for row in (*held.rows, *held.others):
         rows.setdefault(id_of(row), []).append(row)
-    found = {name: _without_version(its, known[its[0]["cell"]]) for name, its in rows.items()}
+    details = {name: _without_version(its, known[its[0].cell], recipes[its[0].cell]) for name, its in rows.items()}
     for (source, of), version in held.versions.items():
         name = f"{source}:{of}"
-        found[name] = found[name] | _version(version, known[of])
+        details[name] = details[name] | _version(version, known[of], recipes[of])
     for cell in known.values():
         if (
             not any((source, cell.cell) in held.versions for source in ("own", "shipped"))
-            and f"{OWN}:{cell.cell}" not in found
+            and f"{OWN}:{cell.cell}" not in details
         ):
-            recipe = readable(cell)
+            recipe = recipes[cell.cell]
             problems = [shareable(str(recipe))] if isinstance(recipe, RecipeError) else []
-            found[f"none:{cell.cell}"] = {
+            details[f"none:{cell.cell}"] = {
                 "cell": cell.cell,
                 "lines": [],
                 "remarks": ["not run", *problems],
@@ -48,22 +55,23 @@ def of_cells(grid: Grid, held: Gathered) -> dict[str, dict[str, object]]:
                 "recipe": _recipe_of(recipe),
                 "command": command(cell),
             }
-    return found
+    return details
 
 
-def _without_version(rows: Sequence[Row], cell: Cell) -> dict[str, object]:
+def _without_version(rows: Sequence[Row], cell: Cell, recipe: Recipe | RecipeError) -> dict[str, object]:
     lines = []
     for row in rows:
         texts = texts_of(row)
         lines.append(
             [texts[k] for k in ("metric", "mean ± std", "runs", "published", "difference [95 %]", "verdict", "claim")]
         )
-    remarks = dict.fromkeys(remark.partition(": ")[2] for row in rows for remark in remarks_of(row))
+    tests = [row.outlook.tests for row in rows if row.outlook]
+    remarks = dict.fromkeys([*tests, *(text for row in rows for text in said_of(row))])
     return {
         "cell": cell.cell,
         "lines": lines,
         "remarks": [shareable(r) for r in remarks],
-        "recipe": _recipe_of(readable(cell)),
+        "recipe": _recipe_of(recipe),
         "command": command(cell),
     }
 
@@ -86,33 +94,31 @@ def _recipe(recipe: Settings) -> list[list[str]]:
     ]
 
 
-def _version(version: Version, cell: Cell) -> dict[str, object]:
+def _version(version: Version, cell: Cell, recipe: Recipe | RecipeError) -> dict[str, object]:
     """Returns numbers, digests, machines, times and learning curves of the runs."""
-    runs = [record["deterministic"] for record in version.records]
-    measured = [record["measured"] for record in version.records]
-    commits = _distinct(m["environment"].get("commit") for m in measured)
+    runs = [record.run for record in version.records]
+    measured = [record.measured for record in version.records]
+    commits = _distinct(m.environment.commit for m in measured)
     known = commit_id(commits[0]) if len(commits) == 1 else None
     first = f"git checkout {known} && " if known else ""
+    digests, machines = [run.digests.to_disk() for run in runs], [m.environment.to_disk() for m in measured]
     environment = {
-        k: ", ".join(_distinct(m["environment"].get(k) for m in measured))
-        for m in measured[:1]
-        for k in m["environment"]
+        k: ", ".join(_distinct(machine.get(k) for machine in machines)) for first in machines[:1] for k in first
     }
-    recipe = _recipe(version.result["recipe"]) if runs else _recipe_of(readable(cell))
     return {
-        "recipe": recipe,
-        "metric": version.result.get("metric"), "direction": version.result.get("direction"),
+        "recipe": _recipe(version.result.recipe) if runs else _recipe_of(recipe),
+        "metric": version.result.metric, "direction": version.result.direction,
         "runs": [
-            [r["seed"], r["split"], r["status"], short(r["val"]), short(r["test"]), r["best_epoch"],
-             short(m["seconds"], 3), record["digest"][:16]]
+            [r.seed, r.split, r.status, short(r.val), short(r.test), r.best_epoch,
+             short(m.seconds, 3), record.digest[:16]]
             for r, m, record in zip(runs, measured, version.records, strict=True)
         ][:MOST_RUNS],
-        "digests": {k: _distinct(r["digests"].get(k) for r in runs) for k in (runs[0]["digests"] if runs else ())},
+        "digests": {k: _distinct(d.get(k) for d in digests) for k in digests[0]} if runs else {},
         "commits": commits,
         "environment": {k: shareable(v) for k, v in environment.items()},
-        "devices": _distinct(m["device"] for m in measured),
-        "threads": _distinct(str(m.get("threads")) for m in measured),
-        "when": [min(m["started"] for m in measured), max(m["finished"] for m in measured)] if measured else [],
+        "devices": _distinct(m.device for m in measured),
+        "threads": _distinct(str(m.threads) for m in measured),
+        "when": [min(m.started for m in measured), max(m.finished for m in measured)] if measured else [],
         "command": f"{first}{command(cell)}",
         "curves": learning_curves(runs),
     }  # fmt: skip
@@ -122,21 +128,21 @@ def _distinct(values: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(str(v) for v in values if v is not None))
 
 
-def learning_curves(runs: Sequence[Ran]) -> dict[str, dict[str, Sequence[object]]]:
+def learning_curves(runs: Sequence[RunResult]) -> dict[str, dict[str, Sequence[object]]]:
     """Returns the curves of validation and training loss. None without validation: BREC's runs have a pair per step."""
-    found = {key: curve for key in ("val", "train_loss") if (curve := curves(runs, key))}
-    return found if "val" in found else {}
+    shown = {key: curve for key in ("val", "train_loss") if (curve := curves(runs, key))}
+    return shown if "val" in shown else {}
 
 
-def curves(runs: Sequence[Ran], key: str) -> dict[str, Sequence[object]] | None:
+def curves(runs: Sequence[RunResult], key: str) -> dict[str, Sequence[object]] | None:
     """Returns median, lowest and highest value over the runs by epoch, at no more than POINTS epochs.
 
     None if nothing was measured. A run counts until its last epoch.
     """
     by_epoch: dict[int, list[float]] = {}
     for run in runs:
-        for epoch, value in zip(run["epochs"].get("epoch") or (), run["epochs"].get(key) or (), strict=False):
-            if value is not None and math.isfinite(value):
+        for epoch, value in points(run.epochs, key):
+            if math.isfinite(value):
                 by_epoch.setdefault(epoch, []).append(value)
     if len(by_epoch) < 2:
         return None

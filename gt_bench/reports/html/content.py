@@ -4,16 +4,19 @@ import math
 from collections.abc import Sequence
 
 from gt_bench.config.grid import Cell
-from gt_bench.config.recipe import Recipe, load_recipe
-from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered
 from gt_bench.leaderboard.columns import SHOWN, cells
-from gt_bench.papers.coverage import seconds_by_device
+from gt_bench.leaderboard.coverage import seconds_by_device
+from gt_bench.leaderboard.expectations import Agreement
+from gt_bench.leaderboard.row import Row
+from gt_bench.leaderboard.words import verdict_of
 from gt_bench.papers.table_layout import Column, layouts
 from gt_bench.papers.units import mean_and_std
-from gt_bench.records.state import Ended
+from gt_bench.records.run import RunRecord
+from gt_bench.records.state import CellStatus
 from gt_bench.reports.paper_table import (
     BY_WORD,
+    NOT_JUDGED,
     Kind,
     PaperTable,
     caption,
@@ -24,25 +27,32 @@ from gt_bench.reports.paper_table import (
     our_number,
     paper_table,
     sign_of,
+    warnings,
 )
-from gt_bench.schemas import Record, Row
+from gt_bench.stats.verdict import VerdictWord
 from gt_bench.utils.redact import printable
 
 DIGITS = 5
+# sign of an agreement with theory
+SAME_SIGN = {
+    Agreement.AS_EXPECTED: VerdictWord.REPRODUCED,
+    Agreement.NOT_AS_EXPECTED: VerdictWord.WORSE,
+    Agreement.UNDECIDED: VerdictWord.UNDECIDED,
+}
 
 
 def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]]:
     """Returns lines of the table of all results: rows with a verdict, other rows, and cells without rows."""
     lines: list[dict[str, object]] = []
-    for row in sorted(rows, key=lambda row: judgement(row).word == "none"):
+    for row in sorted(rows, key=lambda row: judgement(row).word == NOT_JUDGED):
         kind = judgement(row)
         lines.append(
-            {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind.word, "sign": kind.sign,
+            {"id": id_of(row), "suite": row.suite, "kind": kind.word, "sign": kind.sign,
              "texts": texts_of(row),
-             "order": {"mean ± std": row["mean"], "published": row["published_mean"],
-                       "difference [95 %]": row["difference"], "s/epoch": row["seconds_per_epoch"],
-                       "peak MiB": row["peak_memory_mib"]},
-             "state": state_of(row), "source": f"{row['source']}, contributed" if row["contributed"] else row["source"]}
+             "order": {"mean ± std": row.summary.mean, "published": row.published and row.published.mean,
+                       "difference [95 %]": row.difference, "s/epoch": row.cost.seconds_per_epoch,
+                       "peak MiB": row.cost.peak_memory_mib},
+             "state": state_of(row), "source": f"{row.source}, contributed" if row.contributed else row.source}
         )  # fmt: skip
     for cell in absent:
         texts = dict.fromkeys(SHOWN, "–") | {"dataset": cell.dataset, "model": cell.model}
@@ -53,61 +63,62 @@ def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]
             "state": "not run",
             "source": "–",
         }
-        lines.append(line | {"kind": "none", "sign": "", "order": {}})
+        lines.append(line | {"kind": NOT_JUDGED, "sign": "", "order": {}})
     return lines
 
 
 def tuned(rows: Sequence[Row]) -> list[dict[str, str]]:
     """Returns the rows with default, tuned and ensembled results: test metric and budget of each as texts."""
-    found = []
+    lines = []
     for row in rows:
-        one = row.get("ensemble")
-        if not one or row["mean"] is None:
+        mine, ensemble = row.summary, row.search and row.search.ensemble
+        if not ensemble or mine.mean is None:
             continue
-        trials = f"{one['trials']} trials, " if "trials" in one else ""
+        trials = "" if ensemble.trials is None else f"{ensemble.trials} trials, "
         results = {
-            "default": (one["default_mean"], one["default_std"], f"{one['default_hours']:.3g} h"),
-            "tuned": (row["mean"], row["std"], f"{trials}{one['tuned_hours']:.3g} h"),
-            "ensembled": (one["mean"], one["std"], f"{trials}{one['hours']:.3g} h"),
+            "default": (ensemble.default_mean, ensemble.default_std, f"{ensemble.default_hours:.3g} h"),
+            "tuned": (mine.mean, mine.std, f"{trials}{ensemble.tuned_hours:.3g} h"),
+            "ensembled": (ensemble.mean, ensemble.std, f"{trials}{ensemble.hours:.3g} h"),
         }
-        line = {"id": id_of(row), "dataset": row["dataset"], "model": row["model"], "metric": texts_of(row)["metric"]}
+        line = {"id": id_of(row), "dataset": row.dataset, "model": row.model, "metric": texts_of(row)["metric"]}
         for name, (mean, std, budget) in results.items():
-            shown = mean_and_std(mean, std if row["runs"] > 1 else None, row["unit"] == "percent")
+            shown = mean_and_std(mean, std if mine.runs > 1 else None, row.percent)
             line |= {name: shown, f"{name}_budget": budget}
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 def judgement(row: Row) -> Kind:
     """Returns the kind of the verdict. Without a published number: whether the runs agree with theory."""
-    if row["published_place"] or not row["as_expected"]:
+    if row.published or not row.outlook or not row.outlook.agreement:
         return kind_of(row)
-    return BY_WORD[{"as expected": "reproduced", "not as expected": "worse"}.get(row["as_expected"], "undecided")]
+    return BY_WORD[SAME_SIGN[row.outlook.agreement]]
 
 
 def texts_of(row: Row) -> dict[str, str]:
     """Returns the texts of a row by column. A limit of theory replaces a missing published value."""
     texts = dict(zip(SHOWN, cells(row), strict=True))
-    if not row["published_place"] and row["expected"]:
-        texts |= {"published": f"theory: {texts['expected']}", "verdict": row["as_expected"] or texts["verdict"]}
+    if not row.published and row.outlook and row.outlook.limit:
+        verdict = row.outlook.agreement or texts["verdict"]
+        texts |= {"published": f"theory: {texts['expected']}", "verdict": verdict}
     return texts
 
 
 def state_of(row: Row) -> str:
     """Returns the state of a row, by which the page filters."""
-    state = row["state"]
+    state = row.state
     if state.stale:
         return "stale"
     if state.complete:
-        return "reduced" if row["reduced"] else "ok"
+        return "reduced" if row.reduced else "ok"
     if state.absent:
         return "not run"
-    return "incomplete" if state.partial or state.ended == Ended.UNFINISHED else "failed"
+    return "incomplete" if state.partial or state.ended == CellStatus.UNFINISHED else "failed"
 
 
 def id_of(row: Row) -> str:
     """Returns the id of a row in the data of the page. Own and imported rows of a cell have different ids."""
-    return f"{row['source']}:{row['cell']}"
+    return f"{row.source}:{row.cell}"
 
 
 def tables(rows: Sequence[Row]) -> list[PaperTable]:
@@ -117,26 +128,18 @@ def tables(rows: Sequence[Row]) -> list[PaperTable]:
 
 def shipped(held: Gathered) -> list[Row]:
     """Returns the rows of shipped records, including those that the page replaces by own ones."""
-    return [row for row in (*held.rows, *held.others) if row["source"] == SHIPPED]
+    return [row for row in (*held.rows, *held.others) if row.source == SHIPPED]
 
 
-def records(held: Gathered) -> dict[str, list[Record]]:
+def records(held: Gathered) -> dict[str, list[RunRecord]]:
     """Returns the records of each cell, for the version that `held.rows` shows."""
-    shown = {(row["source"] or OWN, row["cell"]) for row in held.rows}
-    return {cell: one.records for (source, cell), one in held.versions.items() if (source, cell) in shown}
+    shown = {(row.source or OWN, row.cell) for row in held.rows}
+    return {cell: version.records for (source, cell), version in held.versions.items() if (source, cell) in shown}
 
 
 def seconds(held: Gathered) -> dict[str, dict[str, float]]:
     """Returns the total seconds of the runs of each cell by device, for the version that `held.rows` shows."""
     return {cell: seconds_by_device(its) for cell, its in records(held).items()}
-
-
-def readable(cell: Cell) -> Recipe | RecipeError:
-    """Returns the recipe of a cell, or its error."""
-    try:
-        return load_recipe(cell.recipe_path)
-    except RecipeError as error:
-        return error
 
 
 def short(value: object, digits: int = DIGITS) -> object:
@@ -160,7 +163,7 @@ def table_content(table: PaperTable) -> dict[str, object]:
         ],
         "legend": legend(table)[0],
         "notes": [printable(note) for note in table.notes],
-        "remarks": [line for line in legend(table)[1:] if line.startswith("(!)")],
+        "remarks": warnings(table),
     }
 
 
@@ -169,12 +172,12 @@ def _cell(table: PaperTable, method: str, column: Column) -> dict[str, object]:
     printed = table.layout.printed.get((method, column))
     ours = [
         {
-            "cell": id_of(row) if "source" in row else row["cell"],
+            "cell": id_of(row) if row.source else row.cell,
             "text": our_number(row, printed) if printed else "",
             "sign": sign_of(row),
-            "kind": kind_of(row).word if row["mean"] is not None else "none",
+            "kind": kind_of(row).word,
             "name": name_of(row),
-            "title": f"{name_of(row)}: {row['verdict']}",
+            "title": f"{name_of(row)}: {verdict_of(row)}",
         }
         for row in table.ours.get((method, column), ())
     ]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from gt_bench.reports.over_datasets import Diagram
 
-WIDTH, MARGIN = 960, 290  # of the drawing, and of the names on each side
+WIDTH, CHARACTER = 960, 8.2  # of the drawing, and of a character of a name at most
 AXIS, BAR, LINE = 46, 9, 19  # y of the axis, and distances of bars and of names
 
 
@@ -41,26 +41,27 @@ class Drawing(NamedTuple):
     critical: tuple[float, float] | None
 
 
-def draw(found: Diagram) -> Drawing:
+def draw(diagram: Diagram) -> Drawing:
     """Returns the drawing of a diagram: the better half of the methods on the left."""
-    count = len(found.methods)
+    count = len(diagram.methods)
+    margin = 14 + CHARACTER * max(len(f"{method.name} {method.rank:.2f}") for method in diagram.methods)
 
     def x(rank: float) -> float:
-        return round(MARGIN + (rank - 1) / (count - 1) * (WIDTH - 2 * MARGIN), 1)
+        return round(margin + (rank - 1) / (count - 1) * (WIDTH - 2 * margin), 1)
 
     bars = [
-        (x(found.methods[first].rank) - 4, x(found.methods[last].rank) + 4, AXIS + BAR * (n + 1))
-        for n, (first, last) in enumerate(found.groups)
+        (x(diagram.methods[first].rank) - 4, x(diagram.methods[last].rank) + 4, AXIS + BAR * (n + 1))
+        for n, (first, last) in enumerate(diagram.groups)
     ]
     start, half, marks = AXIS + BAR * len(bars) + 22, (count + 1) // 2, []
-    for n, method in enumerate(found.methods):
+    for n, method in enumerate(diagram.methods):
         left = n < half
         # the outermost methods have the uppermost names, so that no lines cross
         y = start + LINE * (n if left else count - 1 - n)
-        end = MARGIN - 10 if left else WIDTH - MARGIN + 10
+        end = margin - 10 if left else WIDTH - margin + 10
         text = f"{method.name} {method.rank:.2f}" if left else f"{method.rank:.2f} {method.name}"
         marks.append(Mark(text, method.own, x(method.rank), y, end, "end" if left else "start"))
-    fits = 1 + found.critical <= count
+    fits = 1 + diagram.critical <= count
     return Drawing(
         WIDTH,
         start + LINE * half,
@@ -68,5 +69,5 @@ def draw(found: Diagram) -> Drawing:
         [(rank, x(rank)) for rank in range(1, count + 1)],
         bars,
         marks,
-        (x(1), x(1 + found.critical)) if fits else None,
+        (x(1), x(1 + diagram.critical)) if fits else None,
     )

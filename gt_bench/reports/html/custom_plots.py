@@ -15,12 +15,13 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gt_bench.leaderboard.row import Row
 from gt_bench.reports.all_results import table_of
 from gt_bench.runtime.module_loader import ImportFails, imported, line_in
 from gt_bench.runtime.signals import Stopped
-from gt_bench.schemas import Row, Settings
 from gt_bench.utils.entry_points import described, loaded
 from gt_bench.utils.errors import UserError, missing
+from gt_bench.utils.json_types import Settings
 from gt_bench.utils.redact import shareable
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def load(rows: Sequence[Row], folder: Path = FOLDER) -> list[CustomPlot]:
         folder: folder with Python files; those that begin with "_" are left out.
     """
     return [
-        found if isinstance(found, CustomPlot) else _drawn(name, found, place, rows)
-        for name, found, place in (*_in_folder(folder), *_in_packages())
+        plot if isinstance(plot, CustomPlot) else _drawn(name, plot, place, rows)
+        for name, plot, place in (*_in_folder(folder), *_in_packages())
     ]
 
 
@@ -101,26 +102,27 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Plotter | CustomPlot, Path |
         except ImportFails as error:
             yield str(path), CustomPlot(str(path), path.stem, error=str(error)), path
             continue
-        found = [
+        functions = [
             (name, value)
             for name, value in vars(module).items()
             if name.startswith(PREFIX) and inspect.isfunction(value) and value.__module__ == module.__name__
         ]
-        if not found:
+        if not functions:
             remedy = f"add one, or rename the file to _{path.name}"
             none = f"{path}: has no function whose name begins with {PREFIX!r}; {remedy}"
             yield str(path), CustomPlot(str(path), path.stem, error=none), path
-        for name, function in found:
+        for name, function in functions:
             yield f"{path}:{name}", function, path
 
 
 def _in_packages() -> Iterator[tuple[str, Plotter | CustomPlot, Path | None]]:
-    for entry in sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value)):
+    for entry in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         try:
             function = loaded(entry, PlotError, "a function of a DataFrame of results")
             if not callable(function):
                 kind = type(function).__name__
-                raise PlotError(f"{described(entry)} is a {kind}; expected a function of a DataFrame")
+                remedy = "expected a function of a DataFrame"
+                raise PlotError(f"{described(entry)} is a {kind}", value=kind, remedy=remedy)
         except PlotError as error:
             yield entry.name, CustomPlot(entry.name, entry.name, error=str(error)), None
             continue
@@ -151,16 +153,15 @@ def _shown(figure: object) -> dict[str, Any]:
         return {"figure": _of_plotly(json.loads(json.dumps(figure, allow_nan=False)))}
     if hasattr(figure, "savefig"):
         return {"image": _of_matplotlib(figure)}
-    raise PlotError(
-        f"returns {type(figure).__name__}; expected a figure of plotly (plotly.graph_objects.Figure) or of matplotlib"
-    )
+    remedy = "expected a figure of plotly (plotly.graph_objects.Figure) or of matplotlib"
+    raise PlotError(f"returns {type(figure).__name__}", value=type(figure).__name__, remedy=remedy)
 
 
 def _of_plotly(content: Settings) -> Settings:
     figure = {"data": content["data"], "layout": content.get("layout") or {}}
     size = len(json.dumps(figure))
     if size > MOST:
-        raise PlotError(f"its figure has {size:,} bytes, the most is {MOST:,}; draw fewer points")
+        raise PlotError(f"its figure has {size:,} bytes, the most is {MOST:,}", value=size, remedy="draw fewer points")
     if _types(figure) - BUILT_IN:
         full_plotly()
     return figure
@@ -178,7 +179,8 @@ def _of_matplotlib(figure: Any) -> str:
     finally:
         pyplot.close(figure)
     if len(content) > MOST:
-        raise PlotError(f"its figure has {len(content):,} bytes, the most is {MOST:,}; make it smaller")
+        problem = f"its figure has {len(content):,} bytes, the most is {MOST:,}"
+        raise PlotError(problem, value=len(content), remedy="make it smaller")
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 

@@ -5,13 +5,11 @@ from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 from gt_bench.config.suite import load_suite
+from gt_bench.leaderboard.coverage import Coverage
+from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.whole_paper import judged_numbers, whole_paper
-from gt_bench.papers.coverage import Coverage
 from gt_bench.reports.html.content import id_of
-from gt_bench.reports.paper_table import KINDS, kind_of
-from gt_bench.schemas import Row
-
-NO_VERDICT = "none"
+from gt_bench.reports.paper_table import KINDS, NOT_JUDGED, kind_of
 
 
 class KindCount(TypedDict):
@@ -47,18 +45,18 @@ def of_papers(covered: Iterable[Coverage], rows: Sequence[Row]) -> list[PaperLin
         they add up to `numbers`. `worse` and `p` are the test of the whole paper over its declared numbers.
     """
     lines: list[PaperLine] = []
-    for one in covered:
-        judged = judged_numbers(one.paper, rows).values()
-        counts = Counter(kind_of(row).word for row in judged if not row["provisional"])
+    for paper in covered:
+        judged = judged_numbers(paper.paper, rows).values()
+        counts = Counter(kind_of(row).word for row in judged if not row.provisional)
         complete = counts.total()
         provisional = len(judged) - complete
-        counts[NO_VERDICT] += one.numbers - complete - provisional
-        test = whole_paper(one.paper, rows).final
+        counts[NOT_JUDGED] += paper.numbers - complete - provisional
+        test = whole_paper(paper.paper, rows).final
         lines.append(
             {
-                "paper": one.paper,
-                "label": load_suite(one.paper).label or one.paper,
-                "numbers": one.numbers,
+                "paper": paper.paper,
+                "label": load_suite(paper.paper).label or paper.paper,
+                "numbers": paper.numbers,
                 "complete": complete,
                 "provisional": provisional,
                 "kinds": [{"word": kind.word, "sign": kind.sign, "count": counts[kind.word]} for kind in KINDS],
@@ -73,14 +71,14 @@ def total(lines: Iterable[PaperLine]) -> dict[str, int]:
     """Return the number of verdicts of each kind over all papers."""
     counts: Counter[str] = Counter()
     for line in lines:
-        counts.update({kind["word"]: kind["count"] for kind in line["kinds"] if kind["word"] != NO_VERDICT})
+        counts.update({kind["word"]: kind["count"] for kind in line["kinds"] if kind["word"] != NOT_JUDGED})
     return {kind.word: counts[kind.word] for kind in KINDS}
 
 
 def rows_of_numbers(covered: Iterable[Coverage], rows: Sequence[Row]) -> dict[tuple[str, str | None], str]:
     """Return {(id of a row, its metric): label of the paper} of the rows that decide an own number of a paper."""
     return {
-        (id_of(row), row["metric"]): load_suite(one.paper).label or one.paper
-        for one in covered
-        for row in judged_numbers(one.paper, rows).values()
+        (id_of(row), row.metric): load_suite(paper.paper).label or paper.paper
+        for paper in covered
+        for row in judged_numbers(paper.paper, rows).values()
     }

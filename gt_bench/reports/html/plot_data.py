@@ -7,9 +7,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gt_bench.claims.experiments.registry import FindingError, file_of, sealed
+from gt_bench.leaderboard.collect import OWN, Gathered
+from gt_bench.leaderboard.export import to_columns
+from gt_bench.leaderboard.row import Row
+from gt_bench.records.run import RunRecord
 from gt_bench.reports.html.content import id_of, short, texts_of
 from gt_bench.reports.paper_table import kind_of
-from gt_bench.schemas import Record, Row
 
 
 def rows_for_plots(
@@ -31,36 +35,48 @@ def rows_for_plots(
         "seconds_per_epoch", "peak_memory_mib", "source",
     )  # fmt: skip
     return [
-        {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign}
-        | {key: short(row.get(key)) for key in keep}
+        {"id": id_of(row), "suite": row.suite, "kind": kind_of(row).word, "sign": kind_of(row).sign}
+        | {key: short(value) for key, value in to_columns(row).items() if key in keep}
         | {
             "mean_text": texts_of(row)["mean ± std"],
-            "provisional": bool(row["provisional"]),
-            "paper": papers.get((id_of(row), row["metric"])),
+            "provisional": row.provisional,
+            "paper": papers.get((id_of(row), row.metric)),
             "curves": bool(details[id_of(row)].get("curves")),
         }
         for row in rows
-        if row["mean"] is not None
+        if row.summary.mean is not None
     ]
+
+
+def own(held: Gathered) -> list[tuple[str, str]]:
+    """Return (dataset, metric) of the own results, the latest first."""
+    finished = {
+        cell: max(record.measured.finished for record in version.records)
+        for (source, cell), version in held.versions.items()
+        if source == OWN and version.records
+    }
+    rows = [row for row in held.rows if row.source == OWN and row.summary.mean is not None and row.cell in finished]
+    rows.sort(key=lambda row: finished[row.cell], reverse=True)
+    return list(dict.fromkeys((row.dataset, row.metric or "") for row in rows))
 
 
 CORE = 0.8  # with less of its core, the time of a run on a CPU is that of a busy machine
 
 
-def core_share(records: Sequence[Record]) -> float | None:
-    """Returns the share of its threads' cores that the least busy of some runs on a CPU had; None if it is unknown."""
+def core_share(records: Sequence[RunRecord]) -> float | None:
+    """Returns the mean share of its threads' cores that the least busy of some runs on a CPU had; None if unknown."""
     shares = []
     for record in records:
-        measured = record["measured"]
-        percent = (measured.get("usage") or {}).get("cpu_percent") or ()
-        if measured["device"] != "cpu" or not percent:
+        measured = record.measured
+        percent = measured.usage.get("cpu_percent") or ()
+        if measured.device != "cpu" or not percent or not measured.threads:
             return None
-        shares.append(statistics.median(percent) / 100 / measured["threads"])
+        shares.append(statistics.fmean(percent) / 100 / measured.threads)
     return min(shares, default=None)
 
 
 def scaling(
-    rows: Sequence[Row], records: Mapping[tuple[str, str], Sequence[Record]] | None = None
+    rows: Sequence[Row], records: Mapping[tuple[str, str], Sequence[RunRecord]] | None = None
 ) -> list[dict[str, object]]:
     """Returns seconds and memory of models on datasets whose names differ only in a number, their size.
 
@@ -71,22 +87,22 @@ def scaling(
         rows: rows of leaderboards.
         records: records by (source, cell).
     """
-    found = []
+    points = []
     for row in rows:
-        family = re.fullmatch(r"(.+)-(\d+)", row["dataset"])
-        if family and row["seconds_per_epoch"] is not None and row["source"] is not None:
-            share = core_share((records or {}).get((row["source"], row["cell"]), ()))
-            seconds = row["seconds_per_epoch"] * (1.0 if share is None else min(share, 1.0))
-            found.append({"id": id_of(row), "family": family[1], "size": int(family[2]), "model": row["model"],
-                          "device": row["device"], "seconds": short(seconds),
+        family, cost = re.fullmatch(r"(.+)-(\d+)", row.dataset), row.cost
+        if family and cost.seconds_per_epoch is not None and row.source is not None:
+            share = core_share((records or {}).get((row.source, row.cell), ()))
+            seconds = cost.seconds_per_epoch * (1.0 if share is None else min(share, 1.0))
+            points.append({"id": id_of(row), "family": family[1], "size": int(family[2]), "model": row.model,
+                          "device": cost.device, "seconds": short(seconds),
                           "starved": share is not None and share < CORE,
-                          "memory": short(row["peak_memory_mib"])})  # fmt: skip
+                          "memory": short(cost.peak_memory_mib)})  # fmt: skip
     sizes = {
-        key: len({r["size"] for r in found if (r["family"], r["model"]) == key})
-        for key in {(r["family"], r["model"]) for r in found}
+        key: len({r["size"] for r in points if (r["family"], r["model"]) == key})
+        for key in {(r["family"], r["model"]) for r in points}
     }
     return sorted(
-        (r for r in found if sizes[r["family"], r["model"]] > 1), key=lambda r: (r["family"], r["model"], r["size"])
+        (r for r in points if sizes[r["family"], r["model"]] > 1), key=lambda r: (r["family"], r["model"], r["size"])
     )
 
 
@@ -95,8 +111,6 @@ def growth(folder: Path | None = None) -> dict[str, object]:
 
     Empty if the file is missing or its checksum is wrong.
     """
-    from gt_bench.claims.experiments.registry import FindingError, file_of, sealed
-
     try:
         content = json.loads(file_of("growth", folder).read_text(encoding="utf-8"))
         return (

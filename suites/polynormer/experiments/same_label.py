@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gt_bench.claims.experiments.trained import RunNotFound, best_run, experiment
+from gt_bench.api.trained import RunNotFound, best_run, experiment
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset
 from gt_models.batch import GraphBatch
 
@@ -56,7 +56,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     pairs = [drawn(run.packed, draw) for draw in range(DRAWS)]
     torch.manual_seed(0)
     untrained = run.build().double().eval()
-    batch = next(run.loader(record["deterministic"]["seed"]).evaluation("test"))[0].to("cpu", torch.float64)
+    batch = next(run.loader(record.run.seed).evaluation("test"))[0].to("cpu", torch.float64)
     found: dict[str, Any] = {}
     for name, network in (("trained", model), ("untrained", untrained)):
         query, key = features(network, batch)
@@ -65,7 +65,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
             weights = attention(query, key, torch.from_numpy(nodes)).mean(0).numpy()
             scores.append(summary(weights, same, near, run.packed.array("y").view(-1).numpy()[nodes]))
         found[name] = {key: [score[key] for score in scores] for key in scores[0]}
-    return found | {"run": record["digest"]}
+    return found | {"run": record.digest}
 
 
 def drawn(packed: PackedDataset, draw: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -134,7 +134,7 @@ def encoded(adjacency: Tensor) -> GraphBatch:
 def _pairs(data: Path) -> list[tuple[Tensor, Tensor]]:
     pairs = brec_pairs(data)
     if pairs is None:
-        raise NoPairs(f"needs {data / 'packed' / 'brec'}: `dvc repro download@brec`")
+        raise NoPairs("not prepared", file=data / "packed" / "brec", remedy="run `dvc repro download@brec`")
     return [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in pairs]
 
 

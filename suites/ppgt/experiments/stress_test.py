@@ -20,6 +20,7 @@ from torch import nn
 from gt_bench.config.params import RunSettings
 from gt_bench.config.recipe import load_recipe
 from gt_bench.experiment.run import STORE, Experiment
+from gt_bench.records.run import RunRecord
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
@@ -69,7 +70,8 @@ def experiment(case: str, data: Path, store: Path = STORE, settings: RunSettings
     """
     norm, rate = case.split(", ")
     if not (data / "packed" / DATASET).is_dir() or not (data / "encodings" / DATASET).is_dir():
-        raise NoMolecules(f"needs {data / 'packed' / DATASET} and its encodings: `dvc repro encode@{DATASET}`")
+        remedy = f"run `dvc repro encode@{DATASET}`"
+        raise NoMolecules("it or its encodings are not prepared", file=data / "packed" / DATASET, remedy=remedy)
     values = {"model.norm": NORMS[norm], "optimizer.lr": RATES[rate], "epochs": EPOCHS, "schedule.total": 2500}
     recipe = load_recipe(RECIPE).with_values(values)
     found = StressTest(recipe, str(RECIPE), DATASET, settings or RunSettings(), Store(store), data)
@@ -90,20 +92,20 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     return summary(experiment(case, data).run(0, test=False)[0])
 
 
-def summary(record: dict[str, Any]) -> dict[str, Any]:
+def summary(record: RunRecord) -> dict[str, Any]:
     """Returns the summary of a record.
 
     Raises:
         RuntimeError: the run neither finished nor diverged.
     """
-    run = record["deterministic"]
-    if run["status"] not in ("ok", "diverged"):
-        raise RuntimeError(f"the run {record['digest']} ended as {run['status']}: {run['error']}")
-    losses = run["epochs"]["train_loss"]
+    run = record.run
+    if run.status not in ("ok", "diverged"):
+        raise RuntimeError(f"the run {record.digest} ended as {run.status}: {run.error}")
+    losses = [loss for loss in run.epochs["train_loss"] if loss is not None]
     return {
-        "crashed": run["status"] == "diverged" or losses[-1] > losses[0],
-        "status": run["status"],
+        "crashed": run.status == "diverged" or losses[-1] > losses[0],
+        "status": run.status.value,
         "epochs": len(losses),
         "losses": [round(loss, 4) for loss in (*losses[::10], *losses[-1:])],  # empty if it diverged at once
-        "run": record["digest"],
+        "run": record.digest,
     }

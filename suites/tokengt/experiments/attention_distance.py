@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gt_bench.claims.experiments.trained import best_run, experiment
+from gt_bench.api.trained import best_run, experiment
 from gt_models.batch import GraphBatch
 
 STAND_IN = "stand-in"
@@ -49,7 +49,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     """
     run = experiment(CELLS[case], data)
     record, model = best_run(run, CELLS[case])
-    loader = run.loader(record["deterministic"]["seed"])
+    loader = run.loader(record.run.seed)
     graphs = loader.ids["test"][:GRAPHS]
     torch.manual_seed(0)  # for orthogonal random features
     found = []
@@ -67,7 +67,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         "distance": [[round(value, 4) for value in layer.tolist()] for layer in layers],
         "uniform": round(uniform.item(), 4),
         "graphs": len(graphs),
-        "run": record["digest"],
+        "run": record.digest,
     }
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gt_bench.claims.experiments.trained import best_run, experiment
+from gt_bench.api.trained import best_run, experiment
 from gt_models.layers.equivariant_basis import bell
 
 CELLS = {
@@ -52,7 +52,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     run = experiment(CELLS[case], data)
     model: Any
     record, model = best_run(run, CELLS[case])
-    loader = run.loader(record["deterministic"]["seed"])
+    loader = run.loader(record.run.seed)
     graphs = loader.ids["test"][:GRAPHS]
     torch.manual_seed(0)
     sums = Sums()
@@ -60,7 +60,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         for some in graphs.split(BATCH):
             batch = loader.load(some).to("cpu", torch.float64)
             sums.add(model(batch), model.targets(batch))
-    return sums.summary() | {"graphs": len(graphs), "run": record["digest"]}
+    return sums.summary() | {"graphs": len(graphs), "run": record.digest}
 
 
 class Sums:

@@ -189,4 +189,5 @@ def _packed(data: Path, name: str) -> PackedDataset:
     try:
         return PackedDataset.open(data / "packed" / name)
     except DatasetUnavailable:
-        raise NoGraphs(f"needs {data / 'packed' / name}: `dvc repro download@{name}`") from None
+        remedy = f"run `dvc repro download@{name}`"
+        raise NoGraphs("not prepared", file=data / "packed" / name, remedy=remedy) from None

@@ -9,7 +9,7 @@ from tests.gt_bench.cells import make_record
 
 def predictions(output, target, seed=0, task="node-classification", ids=None, nodes=None) -> Predictions:
     """Predictions of the test part of one run."""
-    part = Part(torch.as_tensor(output), {"": torch.as_tensor(target)}, {}, ids, nodes)
+    part = Part(np.asarray(output), {"": np.asarray(target)}, {}, ids, nodes)
     record = make_record("small/web/mlp", seed)
     return Predictions(record, task, None, "node", {"test": part})
 

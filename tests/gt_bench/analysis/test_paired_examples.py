@@ -8,8 +8,7 @@ import torch
 from scipy.stats import binomtest
 
 from gt_bench.analysis import paired_examples
-from gt_bench.analysis.paired_examples import Pair, bootstrap, example_error, mcnemar
-from gt_bench.analysis.score import aligned
+from gt_bench.analysis.paired_examples import SeedPair, bootstrap, example_error, mcnemar
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
 from gt_bench.store.run_store import Store
@@ -18,8 +17,8 @@ from tests.gt_bench.cells import make_record
 from tests.gt_bench.shipping import CELL, run, train
 
 
-def paired(first, second) -> Pair:
-    return Pair(0, first, second, aligned(first.parts["test"], second.parts["test"]), "test")
+def paired(first, second) -> SeedPair:
+    return SeedPair(0, first, second, first.parts["test"].rows_of(second.parts["test"]), "test")
 
 
 def test_mcnemar_counts_discordant_examples():
@@ -29,7 +28,9 @@ def test_mcnemar_counts_discordant_examples():
     right = [one.parts["test"].output.argmax(1) == labels for one in (first, second)]
     assert found.only_first == int((right[0] & ~right[1]).sum())
     assert found.only_second == int((right[1] & ~right[0]).sum())
-    assert found.p_value == binomtest(found.only_first, found.only_first + found.only_second).pvalue < 0.05
+    expected = binomtest(found.only_first, found.only_first + found.only_second).pvalue
+    assert found.p_value == pytest.approx(expected)
+    assert expected < 0.05
     assert mcnemar(paired(first, first)).p_value == 1.0
 
 
@@ -61,7 +62,7 @@ def test_the_error_by_examples_of_an_accuracy_is_that_of_paired_counts(monkeypat
     runs = both_runs(monkeypatch, first, second)
     found = example_error(("a", "b"), runs, "accuracy", Store())
     parts = [[one.parts["test"] for one in side] for side in (first, second)]
-    right = [np.stack([(part.output.argmax(1) == part.labels).numpy() for part in side]) for side in parts]
+    right = [np.stack([part.output.argmax(1) == part.labels for part in side]) for side in parts]
     differences = (right[0].astype(float) - right[1]).mean(0)
     assert found.shared
     assert found.error == pytest.approx(differences.std(ddof=1) / 300**0.5, rel=0.25)
@@ -72,14 +73,9 @@ def test_the_error_by_examples_of_an_accuracy_is_that_of_paired_counts(monkeypat
 def test_the_error_by_examples_of_counts_is_binomial():
     records = [make_record("ppgt/brec/ppgt", seed, test=200.0) for seed in range(2)]
     for record in records:
-        record["deterministic"]["epochs"]["pair"] = list(range(400))
+        record.run.epochs["pair"] = list(range(400))
     found = example_error(("a", "b"), [(records[0], records[1])], "pairs-distinguished", Store())
     assert found.error == pytest.approx((2 * 400 * 0.25) ** 0.5, rel=1e-3)
-
-
-def test_the_error_by_examples_of_all_pairs_of_some_graphs_is_unknown():
-    record = make_record("ppgt/sr25/gin", 0, test=0.0)
-    assert isinstance(example_error(("a", "b"), [(record, record)], "pairs-distinguished", Store()), str)
 
 
 def test_without_predictions_the_error_by_examples_is_unknown(tmp_path):
@@ -163,3 +159,30 @@ def test_the_command_compares_two_cells(project):
     low, high = content["metrics"]["accuracy"]["interval"]
     assert low <= content["metrics"]["accuracy"]["first"] - content["metrics"]["accuracy"]["second"] <= high
     assert "McNemar's exact test" in run("score", CELL, "--against", "small/web/gcn", "--resamples", "100").output
+
+
+def of_accuracy(first_right, second_right):
+    """A pair of predictions of two classes, by whether each example is right."""
+    target = torch.zeros(len(first_right), dtype=torch.long)
+    sides = [
+        predictions(torch.tensor([[float(r), float(not r)] for r in right]), target, ids=np.arange(len(right)))
+        for right in (first_right, second_right)
+    ]
+    return paired(*sides)
+
+
+@pytest.mark.parametrize(("differing", "word"), [(2, "inconclusive"), (5, "inconclusive"), (6, "first")])
+def test_few_examples_that_differ_decide_nothing(differing, word):
+    pair = of_accuracy([True] * differing, [False] * differing)
+    assert bootstrap([pair], "accuracy", 200).word == word
+    assert (mcnemar(pair).p_value < 0.05) == (word == "first")
+
+
+def test_the_error_by_two_examples_is_that_of_two_new_ones_and_by_one_it_is_unknown(monkeypatch):
+    two = of_accuracy([True, True], [True, False])
+    found = example_error(("a", "b"), both_runs(monkeypatch, [two.first], [two.second]), "accuracy", Store())
+    assert found.error == pytest.approx(np.std([1, 0], ddof=1) / 2**0.5, rel=0.2)
+    one = of_accuracy([True], [False])
+    assert isinstance(
+        example_error(("a", "b"), both_runs(monkeypatch, [one.first], [one.second]), "accuracy", Store()), str
+    )

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from gt_bench.api.evaluate import with_encodings
+from gt_bench.api.needed_encodings import with_encodings
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.data.custom.description import Description
@@ -125,11 +125,11 @@ def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_pat
     assert "head.name=product" in shown.output
     assert "batch.negatives=1" in shown.output
     assert yaml.safe_load(Path("datasets.yaml").read_text())["friends"]["metric"] == "hits@10"
-    runs = {record["deterministic"]["seed"]: record["deterministic"] for record in Store().records()}
+    runs = {record.run.seed: record.run for record in Store().records()}
     assert sorted(runs) == [0, 1]
     metrics = ["--metric", "hits@10", "--metric", "mrr", "--metric", "roc-auc", "--metric", "ap"]
     scored = json.loads(invoke("score", "tried/friends/net-epochs-5", *metrics, "--json").stdout)["metrics"]
-    assert {int(s): v for s, v in scored["hits@10"]["seeds"].items()} == {s: run["test"] for s, run in runs.items()}
+    assert {int(s): v for s, v in scored["hits@10"]["seeds"].items()} == {s: run.test for s, run in runs.items()}
     assert all(0 < scored[name]["mean"] <= 1 for name in ("mrr", "roc-auc", "ap"))
     wrong = CliRunner().invoke(app, ["score", "tried/friends/net-epochs-5", "--metric", "accuracy"])
     assert "--metric accuracy: not a metric of link-prediction" in str(wrong.exception)
@@ -173,6 +173,7 @@ def test_a_model_without_embeddings_of_nodes_is_refused(friends, monkeypatch):
 def page(tmp_path, monkeypatch) -> str:
     """The text of docs/link_prediction.md, in a folder with the files that it asks for."""
     monkeypatch.chdir(tmp_path)
+    Path("examples").symlink_to(ROOT / "examples")
     text = (ROOT / "docs/link_prediction.md").read_text()
     for name, content in re.findall(r"`([\w./]+\.(?:py|csv))`:\n\n```\w*\n(.*?)```", text, re.DOTALL):
         path = Path(name)

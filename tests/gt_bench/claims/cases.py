@@ -2,18 +2,22 @@
 
 from gt_bench.claims.checks.registry import find_check
 from gt_bench.claims.evaluate import load_claims
+from gt_bench.leaderboard.row import Row, Summary
 from gt_bench.papers.published import lookup
+from gt_bench.papers.units import Unit
+from gt_bench.records.state import CellState
+from gt_bench.stats.verdict import Verdict, VerdictWord
 
 ALL = {claim.id: claim for claim in load_claims()}
 
 
-def run(place, mean, runs=5, std=1e-3, provisional=False):
-    """Returns a row of the leaderboard for a published number."""
-    return {
-        "cell": "tokengt/x/y", "model": "y", "published_place": list(place), "claim": None, "interval_low": 0.0,
-        "mean": mean, "std": std, "runs": runs,
-        "seeds": 5, "reduced": [], "provisional": provisional, "chosen_on_test": False,
-    }  # fmt: skip
+def run(place, mean, runs=5, std=1e-3):
+    """Returns a row of the leaderboard for a published number; provisional with fewer than five runs."""
+    return Row(
+        "tokengt/x/y", "accuracy", "max", Unit.NONE, CellState(ended="ok", wanted=runs, done=runs),
+        Summary((mean,) * runs, mean, std, runs, runs, 5), published=lookup(*place),
+        verdict=Verdict(VerdictWord.CONSISTENT, (0.0, 1.0)),
+    )  # fmt: skip
 
 
 def runs_of(claim, change=lambda place, mean: mean, **how):

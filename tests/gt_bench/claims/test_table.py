@@ -2,7 +2,7 @@
 
 import pytest
 
-from gt_bench.claims.evaluate import VERDICTS, evaluate_claim, needs_data
+from gt_bench.claims.evaluate import evaluate_claim, needs_data
 from gt_bench.claims.table import table_of
 from gt_bench.config.grid import load_grid
 from gt_bench.leaderboard.collect import every_row
@@ -24,7 +24,6 @@ def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
             ), claim.id
             continue
         verdicts[claim.id] = evaluate_claim(claim, shipped)
-        assert verdicts[claim.id][0] in VERDICTS
     without_data = [claim for claim in ALL.values() if claim.id in verdicts]
     lines = table_of(without_data, verdicts)[2:-2]
     assert [line for line in lines if line not in page] == []
@@ -42,17 +41,6 @@ def test_a_claim_that_only_restates_tables_is_one_line_a_paper():
     )
     assert lines[-1] == "3 claims: 2 agrees in the paper, 1 fails (2 of them restate the papers' own tables)."
     # with any relevant run the verdict is a different one
-    claim, some = runs_of(ALL["polynormer-relu-improves"], provisional=True, runs=1, std=0.0)
+    claim, some = runs_of(ALL["polynormer-relu-improves"], runs=1, std=0.0)
     (line,) = table_of([claim], {claim.id: evaluate_claim(claim, some)})[2:-2]
     assert "provisional, by 1 of 5 runs" in line
-
-
-def test_only_what_the_paper_states_is_in_quotation_marks():
-    assert ALL["polynormer-large"].text == "“Polynormer-r outperforms all baselines on these large graphs”"
-    assert ALL["ppgt-1-wl-on-brec"].text == "1-WL distinguishes 0, 0, 0 and 0 pairs of BREC (read off)"
-    assert ALL["polynormer-over-tuned-gnns"].text.endswith("on the same data (asked here)")
-    assert ALL["polynormer-tpu-all"].text.endswith("on all collections” [Polynormer]")
-    # only a table with a caption can be quoted
-    for claim in ALL.values():
-        if claim.said == "quoted":
-            assert not claim.place.startswith("Table") or claim.id in ("polynormer-homophily-scores",), claim.id

@@ -1,4 +1,4 @@
-"""`gt-bench list`, `show` and `board`: output for people and programs; one line for each damaged file."""
+"""`gt-bench list` and `board`: output for people and programs; one line for each damaged file."""
 
 import json
 import subprocess
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gt_bench import load_results
-from gt_bench.claims.evaluate import Claim
 from gt_bench.cli.app import app
+from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import Gathered
-from gt_bench.schemas import COLUMNS
-from gt_bench.store.run_store import StoreError
+from gt_bench.leaderboard.export import COLUMNS
+from gt_bench.reports.board import board
+from gt_bench.utils.errors import UserError
 from tests.conftest import ROOT
 
 RECIPE = Path("suites/embedded/recipes/chains/mlp.yaml")
@@ -30,12 +30,12 @@ def test_json_for_programs(repository):
         "cells": [{"cell": "embedded/chains/mlp", "settings": str(RECIPE), "seeds": "0/3", "state": "not run"}],
         "problems": [],
     }
-    assert json.loads(run("show", "embedded/chains/mlp", "--json").output)["model"]["name"] == "mlp"
+    assert json.loads(run("board", "embedded/chains/mlp", "--recipe", "--json").output)["model"]["name"] == "mlp"
     Path("suites").mkdir(exist_ok=True)
     rows = json.loads(run("board", "embedded", "--json").output)
     assert [(row["cell"], row["status"]) for row in rows] == [("embedded/chains/mlp", "not run")]
     assert rows[0].keys() == {*COLUMNS, "state"}
-    assert json.loads(run("board", "--dataset", "chains", "--json").output) == []
+    assert json.loads(run("board", "chains", "--json").output) == rows
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"status": "ok"}', "[" * 100_000])
@@ -50,48 +50,13 @@ def test_a_damaged_result_is_listed_and_named(repository, content):
     assert "delete it and run: python -m stages.train embedded/chains/mlp" in shown.output
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rows": [{}]}', '{"rows": 3}'])
-def test_a_damaged_leaderboard_is_named(repository, content):
-    path = Path("reports/embedded.json")
-    path.parent.mkdir()
-    path.write_text(content)
-    shown = run("show", "embedded")
-    assert isinstance(shown.exception, StoreError)
-    assert str(shown.exception).startswith(f"{path}: not a leaderboard")
-    assert "write it again: python -m stages.leaderboard embedded" in str(shown.exception)
-
-
-def test_a_form_is_of_one_table(repository):
-    with pytest.raises(RecipeError, match="--format csv: of which table"):
-        raise run("table", "hot", "--format", "csv").exception
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["list", "claims", "show", "suite check"])
-def test_both_spellings_of_a_suite_print_the_same(command, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    claims = [Claim(id="one", paper="edge-transformer", place="Section 1", sentence="It is so.", needs="runs")]
-    monkeypatch.setattr("gt_bench.claims.show.load_claims", lambda: claims)
-    monkeypatch.setattr("gt_bench.claims.show.show", lambda claims, verdicts: print(claims[0].paper))
-    monkeypatch.setattr("gt_bench.claims.show.evaluate_claims", lambda *_: {})
-    monkeypatch.setattr("gt_bench.claims.show.every_row", lambda *_: [])
-    shown = [run(*command.split(), name) for name in ("edge-transformer", "edge_transformer")]
-    assert shown[0].output == shown[1].output
-    assert str(shown[0].exception) == str(shown[1].exception)
-    assert "edge_transformer" not in shown[1].output + str(shown[1].exception)
-
-
-def test_results_of_either_spelling_of_a_suite(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    asked = []
-    monkeypatch.setattr(
-        "gt_bench.reports.all_results.gather",
-        lambda grid: asked.append((grid.suites, len(grid.cells))) or Gathered(),
-    )
-    for name in ("edge-transformer", "edge_transformer"):
-        load_results(name)
-    assert asked[0] == asked[1]
-    assert asked[0][1] > 10
+@pytest.mark.parametrize(
+    "arguments",
+    ["hot --format csv", "hot polynormer --table 1", "--recipe", "hot --recipe", "texas --write out", "nowhere"],
+)
+def test_an_option_without_its_suite_or_cell_is_refused(repository, arguments):
+    assert isinstance(run("board", *arguments.split()).exception, UserError)
+    assert not Path("out").exists()
 
 
 @pytest.mark.slow
@@ -103,3 +68,44 @@ def test_a_list_without_stored_runs_loads_no_torch(repository):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_a_published_part_of_a_dataset_has_the_cells_of_the_dataset(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    found = board("jets-c", grid, lambda part: Gathered())
+    assert {cell.dataset for cell in found.cells} == {"jets"}
+    assert {number.dataset for number in found.published} == {"jets-c"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("board", "suites/hot"), "gt-bench board hot"),
+        (("try", "texas", "gcn"), "name the model before the dataset"),
+        (("try", "MyModel", "texas"), "path/to/file.py:MyModel"),
+        (("list", "chains/mlp"), "embedded/chains/mlp"),
+        (("list", "chians/mlp"), "embedded/chains/mlp"),
+        (("list", "embedded/chians"), "embedded/chains"),
+    ],
+)
+def test_a_refusal_names_the_command_that_was_meant(arguments, remedy, repository):
+    with pytest.raises(RecipeError, match=remedy):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_a_list_of_cells_and_datasets(repository):
+    for name in ("embedded", "embedded/chains", "embedded/chains/mlp"):
+        assert [cell["cell"] for cell in json.loads(run("list", name, "--json").output)["cells"]] == [
+            "embedded/chains/mlp"
+        ]
+
+
+def test_a_board_names_cells_without_a_result_and_explains_marks(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    short, full = (run("board", "edge-transformer", *notes).output for notes in ((), ("--notes",)))
+    assert "--notes names them" in short
+    assert "\npublished !: " in short
+    missing = full.partition(" cells have no result:\n")[2].split()
+    assert {*missing} <= {cell.cell for cell in load_grid().suite("edge-transformer")}
+    assert missing

@@ -3,6 +3,7 @@
 import pytest
 
 from gt_bench.config.option_text import OptionError, seeds_in, values_in
+from tests.refusals import refused
 
 
 def test_values_are_yaml():
@@ -12,21 +13,15 @@ def test_values_are_yaml():
 
 
 @pytest.mark.parametrize("text", ["lr", "=1", "lr=", " = "])
-def test_another_form_than_key_and_value(text):
-    with pytest.raises(OptionError) as error:
+def test_an_option_that_is_not_key_value_is_refused(text):
+    with refused(OptionError, place="--set", value=text):
         values_in("--set", [text], "optimizer.lr=0.01")
-    assert str(error.value) == f"--set {text}: expected KEY=VALUE, for example optimizer.lr=0.01"
-
-
-def test_a_value_that_is_not_yaml():
-    with pytest.raises(OptionError, match="--set x=2024-13-45: invalid YAML"):
-        values_in("--set", ["x=2024-13-45"], "optimizer.lr=0.01")
 
 
 def test_seeds():
     assert seeds_in("0-2,7") == [0, 1, 2, 7]
     for wrong in ("a", "3-1", "", "1-", "-1"):
-        with pytest.raises(OptionError, match="--seeds .*: expected 0-9, or 0,2,5"):
+        with refused(OptionError, place="--seeds", value=wrong):
             seeds_in(wrong)
-    with pytest.raises(OptionError, match="--search-seeds 0-10000000000: these are more than 10,000 seeds"):
+    with refused(OptionError, place="--search-seeds", value="0-10000000000"):
         seeds_in("0-10000000000", "--search-seeds")

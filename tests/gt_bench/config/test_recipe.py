@@ -9,9 +9,12 @@ from gt_bench.config.origins import check_origins
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from tests.gt_bench.conftest import RECIPE, write_yaml
+from tests.refusals import refused
 
 SPACE = {"model.dropout": {"choices": [0.1]}}
+SAMPLED = {"targets": 5, "neighbors": [5]}
 ON_TEST = {"select": "test", "origin": {"select": "authors: x"}}
+TWICE = dict.fromkeys(("optimizer.lr", "optimizer.name"), "printed: Table 4") | {"optimizer": "authors: a script"}
 
 
 def space(**values) -> dict:
@@ -31,6 +34,20 @@ def space(**values) -> dict:
         ({"epochs": None}, ""),
         ({"seeds": [1, 1]}, "seeds"),
         ({"batch": {"graphs": 2, "parts": 3}}, "batch"),
+        ({"batch": {"targets": 5}}, "batch"),
+        ({"batch": {"neighbors": [5]}}, "batch"),
+        ({"batch": {"targets": 5, "neighbors": []}}, "batch.neighbors"),
+        ({"batch": {"targets": 5, "neighbors": [0]}}, "batch.neighbors.0"),
+        ({"batch": SAMPLED | {"parts": 2}}, "batch.targets"),
+        ({"batch": SAMPLED | {"graphs": 2}}, "batch.targets"),
+        ({"batch": {"bucket": True}}, "batch.bucket"),
+        ({"batch": {"last": "alone", "edges": 9}}, "batch.last"),
+        ({"batch": SAMPLED, "processes": 2}, "processes"),
+        ({"features": {"scale": "standart"}}, "features.scale"),
+        ({"features": {"fill": "mean"}}, "features.fill"),
+        ({"features": {"missing": "drop"}}, "features.missing"),
+        ({"features": "standard"}, "features"),
+        ({"subgraphs": {"hops": 1, "max_nodes": 5}}, "subgraphs"),
         ({"search": {"trials": 2, "space": {}}}, "search.space"),
         (space(choices=[]), "search.space.epochs.choices"),
         (space(choices=[[0], [1]]), "search.space.epochs.choices"),
@@ -39,63 +56,56 @@ def space(**values) -> dict:
         (space(low=2, high=9, log=True, step=2), "search.space.epochs"),
         (space(low=2, high=9, step=0), "search.space.epochs"),
         (space(low=1.5, high=9, integer=True), "search.space.epochs"),
-        (space(low=0, hihg=1), "search.space.epochs.hihg"),
+        (space(low=0, high=1, hihg=1), "search.space.epochs.hihg"),
         ({"schedule": {"name": "cosin"}}, "schedule.name"),
         ({"schedule": {"start_factor": math.inf}}, "schedule.start_factor"),
-        ({"model": {"name": "mlp", "dropout": math.inf}}, "model"),
-        ({"select": "test"}, ""),
-        (ON_TEST | {"patience": 2}, ""),
-        (ON_TEST | {"search": {"trials": 2, "space": SPACE}}, ""),
-        (ON_TEST | {"schedule": {"name": "plateau"}}, ""),
-        ({"patience": 3, "eval_every": 5}, ""),
-        ({"epochs": None, "phases": [{"name": "local", "epochs": 9}], "patience": 3}, ""),
+        ({"schedule": {"name": "step"}}, "schedule.every"),
+        ({"schedule": {"name": "cosine", "every": 3}}, "schedule.every"),
+        ({"model": {"name": "mlp", "dropout": math.inf}}, "model.dropout"),
+        ({"select": "test"}, "select"),
+        (ON_TEST | {"patience": 2}, "select"),
+        (ON_TEST | {"search": {"trials": 2, "space": SPACE}}, "select"),
+        (ON_TEST | {"schedule": {"name": "plateau"}}, "select"),
+        ({"patience": 3, "eval_every": 5}, "patience"),
+        ({"epochs": None, "phases": [{"name": "local", "epochs": 9}], "patience": 3}, "patience"),
         ({"origin": 3}, "origin"),
         ({"origin": {"optimizer.lr": ["printed: Table 4"]}}, "origin.optimizer.lr"),
+        ({"origin": {"optimizer.rl": "printed: Table 4"}}, "origin.optimizer.rl"),
+        ({"origin": {"optimizer.lr": "Table 4"}}, "origin.optimizer.lr"),
+        ({"origin": TWICE}, "origin.optimizer"),
     ],
 )
 def test_a_mistake_names_the_file_and_its_key(tmp_path, change, key):
     path = write_yaml(tmp_path, {k: v for k, v in {**RECIPE, **change}.items() if v is not None})
-    with pytest.raises(RecipeError) as error:
+    with refused(RecipeError, file=str(path), place=key) as error:
         load_recipe(path)
-    assert key in error.value.keys
-    assert str(error.value).startswith(f"{path}: ")
     assert "<" not in str(error.value).replace("low < high", "")  # tags of alternative schemas
 
 
 @pytest.mark.parametrize(
-    ("change", "nearest"),
+    ("text", "problem"),
     [
-        ({"epocs": 3}, "epochs"),
-        ({"optimizer": {"lr": 0.1, "weight_dacay": 0}}, "weight_decay"),
-        (space(low=0, hihg=1), "high"),
+        ("model: [", "invalid YAML: did not find"),
+        ("- 1", "found a list"),
+        ("", "found nothing"),
+        ("text", "found a single value"),
+        ("epochs: 1\nepochs: 2", "duplicate key 'epochs'"),
+        ("model: !!python/object:os.system {}", "could not determine a constructor for the tag"),
+        ("epochs: 2024-13-45", "invalid YAML: month must be in 1..12"),
     ],
 )
-def test_the_nearest_key_is_named(tmp_path, change, nearest):
-    with pytest.raises(RecipeError, match=f"did you mean '{nearest}'"):
-        load_recipe(write_yaml(tmp_path, RECIPE | change))
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("model: [", "YAML"),
-        ("- 1", "mapping of keys, found a list"),
-        ("", "mapping of keys, found nothing"),
-        ("text", "mapping of keys, found a single value"),
-        ("epochs: 1\nepochs: 2", "duplicate key"),
-        ("model: !!python/object:os.system {}", "YAML"),
-        ("epochs: 2024-13-45", "YAML: month must be in 1..12"),
-    ],
-)
-def test_unreadable_files(tmp_path, text, word):
+def test_invalid_files(tmp_path, text, problem):
     path = write_yaml(tmp_path, text)
-    with pytest.raises(RecipeError, match=word) as error:
+    with refused(RecipeError, file=str(path)) as error:
         load_recipe(path)
-    assert str(path) in str(error.value)
-    with pytest.raises(RecipeError, match="no such file"):
-        load_recipe(tmp_path / "absent.yaml")
-    with pytest.raises(RecipeError, match=r"cannot be read \(Is a directory\); expected a YAML file"):
-        load_recipe(tmp_path)
+    assert problem in error.value.problem
+
+
+def test_unreadable_files(tmp_path):
+    for path, problem in ((tmp_path / "absent.yaml", "no such file"), (tmp_path, "Is a directory")):
+        with refused(RecipeError, file=str(path)) as error:
+            load_recipe(path)
+        assert problem in error.value.problem
 
 
 def test_numbers_in_scientific_notation_are_numbers(tmp_path):
@@ -117,52 +127,19 @@ def test_digest_content_ignores_how_a_default_is_written():
 
 
 @pytest.mark.parametrize(
-    ("origin", "words"),
+    "origin",
     [
-        ({"optimizer.rl": "printed: Table 4"}, ["origin.optimizer.rl", "did you mean 'optimizer.lr'"]),
-        ({"optimizer.lr": "Table 4"}, ["origin.optimizer.lr", "printed, authors", "Table 4"]),
-        (
-            {
-                "optimizer.lr": "printed: Table 4",
-                "optimizer.name": "printed: Table 4",
-                "optimizer": "authors: a script",
-            },
-            ["origin.optimizer", "second origin of optimizer.lr, optimizer.name"],
-        ),
-        ({"model": "authors: a script", "all": "unstated: ours"}, None),
-        (
-            {
-                "optimizer.name": "authors: a script",
-                "optimizer": "authors: a script",
-                "optimizer.lr": "tuned: 3 trials",
-            },
-            None,
-        ),
+        {"model": "authors: a script", "all": "unstated: ours"},
+        dict.fromkeys(("optimizer.name", "optimizer"), "authors: a script") | {"optimizer.lr": "tuned: 3 trials"},
     ],
 )
-def test_origins(tmp_path, origin, words):
-    path = write_yaml(tmp_path, {**RECIPE, "origin": origin})
-    if words is None:
-        assert load_recipe(path).origin == origin
-        return
-    with pytest.raises(RecipeError) as error:
-        load_recipe(path)
-    for word in [str(path), *words]:
-        assert word in str(error.value)
-
-
-def test_a_duplicate_origin(tmp_path):
-    path = write_yaml(
-        tmp_path,
-        yaml.safe_dump(RECIPE) + "origin: {optimizer.lr: 'printed: Table 4', optimizer.lr: 'authors: a script'}\n",
-    )
-    with pytest.raises(RecipeError, match="recipe.yaml: .*duplicate key 'optimizer.lr'"):
-        load_recipe(path)
+def test_a_value_may_have_a_wider_origin(tmp_path, origin):
+    assert load_recipe(write_yaml(tmp_path, {**RECIPE, "origin": origin})).origin == origin
 
 
 def test_every_deciding_value_has_an_origin():
     recipe = Recipe(**RECIPE, origin={key: "chosen: for tests" for key in RECIPE if key not in ("seeds", "published")})
-    with pytest.raises(RecipeError, match="no origin for seeds$"):
+    with refused(RecipeError, place="origin", value=["seeds"]):
         check_origins(recipe.given_values(), recipe.origin, complete=True)
     recipe = recipe.model_copy(update={"origin": {"all": "chosen: for tests"}})
     check_origins(recipe.given_values(), recipe.origin, complete=True)
@@ -189,5 +166,5 @@ def test_new_optional_keys_change_no_digest_of_old_recipes():
 def test_dotted_values():
     recipe = Recipe(**RECIPE).with_values({"model.dropout": 0.5, "optimizer.lr": 0.3})
     assert (recipe.model.arguments["dropout"], recipe.optimizer.lr) == (0.5, 0.3)
-    with pytest.raises(RecipeError, match="optimizer.rl"):
+    with refused(RecipeError, place="optimizer.rl"):
         Recipe(**RECIPE).with_values({"optimizer.rl": 1})

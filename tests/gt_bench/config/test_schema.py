@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import re
 import subprocess
 import sys
 import time
@@ -15,61 +14,44 @@ from gt_bench.config.grid import Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError, parse_yaml, read_yaml
 from gt_bench.experiment.validate import check_model
-from gt_bench.reports.cell_list import listing
+from gt_bench.pipeline.cell_list import listing
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import RECIPE, write_yaml
+from tests.refusals import refused
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi")
 )
 RECURSIVE = "&m {rec: *m, name: mlp}"
 HOSTILE = {
-    "lists": ("[" * 100_000, "more than 50 levels of nesting"),
-    "sequences": ("- " * 100_000, "more than 50 levels of nesting"),
-    "maps": ("{a: " * 500 + "1" + "}" * 500, "more than 50 levels of nesting"),
-    "bomb": (BOMB, "more than 200,000 values"),
-    "itself": (RECURSIVE, r"\*m contains itself"),
-    "hexadecimal": ("a: 0x" + "f" * 20_000, "expected a decimal number"),
-    "binary": ("a: 0b" + "1" * 90, "expected a decimal number"),
-    "sexagesimal": ("a: 1" + ":1" * 3_000, "expected a decimal number"),
-    "decimal": ("a: " + "9" * 5_000, "at most 64 bits"),
-    "set": ("a: !!set {x, y}", "tag !!set is not supported; use a list"),
-    "bytes": ("a: !!binary aGk=", "tag !!binary is not supported; use text"),
-    "omap": ("a: !!omap [x: 1]", "tag !!omap is not supported"),
-    "merge": ("<<: {a: 1}", r"merge keys \(<<\) are not supported"),
-    "key": ("? [a]\n: 1", "expected text as a key"),
-    "tag": ("a: !!bool maybe", "not have the type of its tag"),
-    "timestamp": ("a: !!timestamp noon", "not have the type of its tag"),
-    "long key": (f"{'k' * 1_000}: 1\n{'k' * 1_000}: 2", "duplicate key"),
+    "lists": ("[" * 100_000, "line 1, column 51"),
+    "sequences": ("- " * 100_000, "line 1, column 101"),
+    "maps": ("{a: " * 500 + "1" + "}" * 500, "line 1, column 201"),
+    "bomb": (BOMB, "line 6, column 8"),
+    "itself": (RECURSIVE, "line 1, column 10"),
+    "hexadecimal": ("a: 0x" + "f" * 20_000, "line 1, column 4"),
+    "binary": ("a: 0b" + "1" * 90, "line 1, column 4"),
+    "sexagesimal": ("a: 1" + ":1" * 3_000, "line 1, column 4"),
+    "decimal": ("a: " + "9" * 5_000, "line 1, column 4"),
+    "set": ("a: !!set {x, y}", "line 1, column 4"),
+    "bytes": ("a: !!binary aGk=", "line 1, column 4"),
+    "omap": ("a: !!omap [x: 1]", "line 1, column 4"),
+    "merge": ("<<: {a: 1}", "line 1, column 1"),
+    "key": ("? [a]\n: 1", "line 1, column 3"),
+    "tag": ("a: !!bool maybe", ""),
+    "timestamp": ("a: !!timestamp noon", ""),
+    "long key": (f"{'k' * 1_000}: 1\n{'k' * 1_000}: 2", "line 1, column 1"),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_yaml_ends_in_one_short_line(name):
-    text, words = HOSTILE[name]
+    text, place = HOSTILE[name]
     start = time.process_time()
-    with pytest.raises(yaml.YAMLError, match=words) as error:
+    with refused(RecipeError, place=place) as error:
         parse_yaml(text)
     assert time.process_time() - start < 5
     assert len(str(error.value)) < 400
-    assert "\n" not in str(error.value)
-    assert str(error.value).startswith("line ") or name in ("tag", "timestamp")
-
-
-@pytest.mark.parametrize("place", ["loss", "model: {name: mlp, hidden_dim", "encodings", "origin"])
-@pytest.mark.parametrize(
-    "name", [name for name in HOSTILE if name not in ("merge", "key", "long key", "sequences", "bomb")]
-)
-def test_a_hostile_value_anywhere_in_a_recipe(tmp_path, place, name):
-    value = HOSTILE[name][0].removeprefix("a: ")
-    path = write_yaml(
-        tmp_path,
-        yaml.safe_dump({k: v for k, v in RECIPE.items() if k != place[:5]})
-        + f"{place}: {value}{'}' * ('{' in place)}\n",
-    )
-    with pytest.raises(RecipeError) as error:
-        load_recipe(path)
-    assert len(str(error.value)) < 600
     assert "\n" not in str(error.value)
 
 
@@ -93,9 +75,8 @@ def test_one_bad_recipe_of_a_list_is_one_line_and_the_others_continue(project):
 
 @pytest.mark.parametrize("text", ["010", "-017", "00", "0x10", "0b11", "1:30", "12:30:45", "1:30.5"])
 def test_a_number_that_yaml_would_read_as_another_is_refused_as_it_is_written(text):
-    with pytest.raises(yaml.YAMLError) as error:
+    with refused(RecipeError, value=text):
         parse_yaml(f"epochs: {text}")
-    assert f"(given: '{text}')" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -128,23 +109,21 @@ def check_refused(folder, key, value):
     known = {"search": {"trials": 1, "space": {"model.dropout": {"low": 0, "high": 1}}}} | RECIPE
     content = {section: {**known.get(section, {}), last: value}} if last else {key: value}
     path = write_yaml(folder, RECIPE | content)
-    with pytest.raises(RecipeError) as error:
+    with refused(RecipeError, place=key, value=value):
         check_model(load_recipe(path), path)
-    assert error.value.keys == (key,)
-    assert f"(given: {value!r})" in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("change", "place"),
     [
-        ({"model": {"name": "mlp", "x": {"y": [1, {1: 2}]}}}, "x.y[1]"),
-        ({"model": {"name": "mlp", "x": [[float("inf")]]}}, "x[0][0]"),
-        ({"model": {"name": "mlp", "x": datetime.date(2026, 1, 2)}}, "x"),
-        ({"encodings": {"rwse": {"steps": float("nan")}}}, "rwse.steps"),
+        ({"model": {"name": "mlp", "x": {"y": [1, {1: 2}]}}}, "model.x.y[1]"),
+        ({"model": {"name": "mlp", "x": [[float("inf")]]}}, "model.x[0][0]"),
+        ({"model": {"name": "mlp", "x": datetime.date(2026, 1, 2)}}, "model.x"),
+        ({"encodings": {"rwse": {"steps": float("nan")}}}, "encodings.rwse.steps"),
     ],
 )
 def test_a_value_that_json_cannot_hold_is_refused(tmp_path, change, place):
-    with pytest.raises(RecipeError, match=re.escape(f": {place}")):
+    with refused(RecipeError, place=place):
         load_recipe(write_yaml(tmp_path, RECIPE | change))
 
 
@@ -168,19 +147,23 @@ def test_a_message_shows_at_most_200_characters_of_a_value(tmp_path, change):
     path = write_yaml(tmp_path, RECIPE | change)
     with pytest.raises(RecipeError) as error:
         check_model(load_recipe(path), path)
+    assert "x" * 100 in str(error.value)
     assert max(map(len, str(error.value).replace(str(path), "").splitlines())) < 600
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [0, -1])
-def test_a_model_without_width_is_refused(project, width):
+@pytest.mark.parametrize(
+    ("width", "problem"), [(0, "has no entries (given: hidden_dim: 0)"), (-1, "negative dimension -1")]
+)
+def test_a_model_without_width_is_refused(project, width, problem):
     from gt_bench.config.grid import load_grid
     from gt_bench.pipeline.train import train_cell
 
     project.recipe(model={"name": "mlp", "hidden_dim": width})
     grid = load_grid()
-    with pytest.raises(RecipeError, match="model: .*"):
+    with refused(RecipeError, place="model") as error:
         train_cell(grid.find("small/web/mlp"), grid)
+    assert problem in error.value.problem
     assert project.records() == []
 
 
@@ -188,13 +171,14 @@ def test_a_yaml_file_is_a_regular_file_of_bounded_size(tmp_path):
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "zero.yaml").symlink_to("/dev/zero")
     (tmp_path / "large.yaml").write_text("# " + "x" * (5 << 20))
-    for name, words in (
-        ("pipe", "not a regular file"),
-        ("zero", "not a regular file"),
-        ("large", "more than 4,194,304 bytes"),
+    for name, problem in (
+        ("pipe.yaml", "not a regular file"),
+        ("zero.yaml", "not a regular file"),
+        ("large.yaml", "more than 4,194,304 bytes"),
     ):
-        with pytest.raises(RecipeError, match=f"{name}.yaml: {words}"):
-            read_yaml(tmp_path / f"{name}.yaml")
+        with refused(RecipeError, file=str(tmp_path / name)) as error:
+            read_yaml(tmp_path / name)
+        assert problem in error.value.problem
 
 
 def test_the_digest_of_a_recipe_does_not_depend_on_the_hash_seed(tmp_path):

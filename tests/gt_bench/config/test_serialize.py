@@ -1,4 +1,4 @@
-"""`gt-bench show`: a recipe as one file equals the recipe, and names the origin of each value."""
+"""`gt-bench board CELL --recipe`: a recipe as one file equals the recipe, and names the origin of each value."""
 
 import pytest
 

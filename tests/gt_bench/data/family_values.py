@@ -21,10 +21,10 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from gt_bench.experiment.golden_values import first_difference
-from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT, source_file
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.json_types import Json
 from gt_bench.utils.versions import version_of
 from tests.gt_bench.data.checks import HEADER_FIELDS
 from tests.gt_bench.data.raw_files import RAW

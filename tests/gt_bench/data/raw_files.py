@@ -601,7 +601,6 @@ PARTS = {"train": 4, "val": 2, "test": 2}
 GENERATED: dict[str, dict[str, object]] = {
     "chains": PARTS | {"train_length": 4, "test_length": 6},
     "sbm-cluster": PARTS,
-    "sbm-pattern": PARTS | {"patterns": 2},
     "delaunay-50": PARTS | {"min_points": 5, "max_points": 9},
     "basis-small": {"counts": [3, 1, 2]},
     "er-scaling-1000": {"nodes": 40, "features": 3},

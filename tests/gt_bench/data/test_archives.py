@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gt_bench.data.archives import ArchiveError, UnpackLimits, decompress, read_member, unpack
+from tests.refusals import refused
 
 
 def make_zip(path, members: dict[str, bytes], compression=zipfile.ZIP_DEFLATED):
@@ -44,7 +45,7 @@ def test_members_come_out(tmp_path, make):
     for name, content in MEMBERS.items():
         assert (tmp_path / "out" / name).read_bytes() == content
         assert read_member(archive, name) == content
-    with pytest.raises(ArchiveError, match="no member named"):
+    with refused(ArchiveError, file=str(archive), value="c"):
         read_member(archive, "c")
 
 
@@ -83,18 +84,18 @@ def test_paths_outside_the_folder_links_and_devices_write_nothing(tmp_path, make
 def test_bombs_are_stopped_early(tmp_path):
     zeros = b"\0" * (20 << 20)
     for archive in (make_zip(tmp_path / "x.zip", {"z": zeros}), make_tar(tmp_path / "x.tar.xz", {"z": zeros}, "w:xz")):
-        with pytest.raises(ArchiveError, match="200 times its size"):
+        with refused(ArchiveError, file=str(archive), problem="unpacks to more than 200 times its size"):
             unpack(archive, tmp_path / "out")
     (tmp_path / "z.gz").write_bytes(gzip.compress(zeros))
     (tmp_path / "z.xz").write_bytes(lzma.compress(zeros))
     for name in ("z.gz", "z.xz"):
-        with pytest.raises(ArchiveError, match="times its size"):
+        with refused(ArchiveError, file=str(tmp_path / name), problem="unpacks to more than 200 times its size"):
             decompress(tmp_path / name)
-    with pytest.raises(ArchiveError, match="more than 100 bytes"):
+    with refused(ArchiveError, problem="unpacks to more than 100 bytes"):
         unpack(
             make_zip(tmp_path / "y.zip", {"a": b"x" * 60, "b": b"x" * 60}), tmp_path / "out", UnpackLimits(total=100)
         )
-    with pytest.raises(ArchiveError, match="more than 2 members"):
+    with refused(ArchiveError, problem="more than 2 members"):
         unpack(make_zip(tmp_path / "w.zip", {f"{i}": b"" for i in range(3)}), tmp_path / "out", UnpackLimits(members=2))
     assert not (tmp_path / "out").exists()
     assert [p for p in tmp_path.iterdir() if p.name.startswith(".")] == []
@@ -120,7 +121,7 @@ def test_headers_that_would_fill_the_memory_are_refused(tmp_path, kind, mode):
             )
         file.write(_header(tarfile.REGTYPE, 0) + b"\0" * 1024)
     tracemalloc.start()
-    with pytest.raises(ArchiveError, match="headers of one member"):
+    with refused(ArchiveError, file=str(tmp_path / "x.tar.gz")):
         unpack(tmp_path / "x.tar.gz", tmp_path / "out")
     assert tracemalloc.get_traced_memory()[1] < 32 << 20
     tracemalloc.stop()

@@ -8,7 +8,6 @@ from gt_bench.data.registry import catalog
 from tests.gt_bench.data import family_values
 from tests.gt_bench.data.family_values import compute, main, problem, sealed, stored
 from tests.gt_bench.data.raw_files import RAW
-from tests.mutants.runner import ROOT
 
 NAME = "wikics"
 
@@ -77,10 +76,3 @@ def test_a_new_dataset_and_an_edited_entry(saved, capsys):
         main([NAME])
     with pytest.raises(SystemExit):
         main(["wiki"])
-
-
-def test_files_are_the_same_each_time():
-    """An entry does not depend on the time or the folder."""
-    for name in ("cornell", "qm9", "peptides-struct"):
-        assert compute(name) == compute(name)
-    assert family_values.STORED.is_relative_to(ROOT)

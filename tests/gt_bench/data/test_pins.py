@@ -14,12 +14,14 @@ from gt_bench.config.grid import load_grid
 from gt_bench.data.pins import new_pin, read_pins
 from gt_bench.data.prepare import contradicted, prepare, verify
 from gt_bench.data.registry import catalog, get_spec
-from gt_bench.leaderboard.rows import summarise
+from gt_bench.leaderboard.collect import summarise
+from gt_bench.leaderboard.row import NoteKind
 from gt_bench.pipeline import state
 from gt_bench.pipeline.download import planning
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.cells import make_result
-from tests.gt_bench.data.raw_files import Malicious, saved, symmetric_edges, zinc_files
+from tests.gt_bench.cells import changed, make_result
+from tests.gt_bench.data.raw_files import Malicious, saved, symmetric_edges
+from tests.refusals import refused
 
 FILE = "pyg/CLUSTER_v2.zip"
 
@@ -72,7 +74,7 @@ def test_the_first_use_pins_and_the_second_is_compared(cluster, tmp_path, lock_f
     entry = json.loads(lock_file.read_text())[FILE]
     assert entry == {"sha256": sha(source), "bytes": source.stat().st_size, "date": entry["date"]}
     assert "data.lock.json, which belongs in git" in messages[-1]
-    assert result.header.pinned_remark == f"digest pinned on first use, {entry['date']}"
+    assert result.header.pinned == [entry["date"]]
     assert result.header.digest == result.header.model_copy(update={"provenance": {}}).digest
     written = lock_file.read_bytes()
     assert get(tmp_path).state == "up to date"
@@ -112,7 +114,7 @@ def test_a_later_lock_file_takes_precedence(cluster, tmp_path, lock_file):
     result = get(tmp_path)
     assert result.state == "packed"
     assert result.header.pins[FILE]["sha256"] == sha(second) != first
-    assert result.header.pinned_remark == "digest pinned on first use, 2026-11-01"
+    assert result.header.pinned == ["2026-11-01"]
     assert contradicted("cluster", tmp_path / "data") == []
 
 
@@ -125,61 +127,30 @@ def test_wrong_content_is_not_pinned(what, cluster, tmp_path, lock_file, monkeyp
         cluster.archive([[Malicious()], [], []])
     else:
         cluster().write_bytes(b"<html>confirm</html>")
-    with pytest.raises(
-        DatasetError, match=r"none was pinned: if it is the wrong file, delete it and run the command again"
-    ) as caught:
+    with refused(DatasetError, value=[str(tmp_path / "data/raw" / FILE)]):
         get(tmp_path)
-    assert str(tmp_path / "data/raw" / FILE) in str(caught.value)
     assert not lock_file.exists()
     assert not (tmp_path / "evil").exists()
     assert not (tmp_path / "data/packed/cluster").exists()
 
 
-def test_zinc_pins_its_archive_alone(tmp_path, monkeypatch, lock_file):
-    (tmp_path / "mirror/zinc12k").mkdir(parents=True)
-    zinc_files(tmp_path / "mirror/zinc12k", {"train": [4, 0], "val": [2], "test": [1]})
-    spec = get_spec("zinc")
-    pinned = tuple(
-        replace(file, sha256=sha(tmp_path / "mirror" / file.path), bytes=None) if file.sha256 else file
-        for file in spec.files
-    )
-    monkeypatch.setitem(catalog(), "zinc", replace(spec, files=pinned, expected={"graphs": 4}))
-    assert prepare("zinc", tmp_path / "data", [str(tmp_path / "mirror")]).state == "packed"
-    assert list(read_pins()) == ["zinc12k/molecules.zip"]
-
-
-def test_pokec_pins_both_of_its_files(tmp_path, monkeypatch):
-    from scipy.io import savemat
-
-    folder = tmp_path / "mirror/pokec"
-    folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    graph = {"edge_index": rng.integers(0, 30, (2, 60)), "node_feat": rng.normal(size=(30, 4))}
-    savemat(folder / "pokec.mat", graph | {"label": rng.integers(0, 2, 30)})
-    parts = [dict(zip(("train", "valid", "test"), np.split(rng.permutation(30), [10, 20]))) for _ in range(5)]
-    np.save(folder / "pokec-splits.npy", np.array(parts, object), allow_pickle=True)
-    monkeypatch.setitem(catalog(), "pokec", replace(get_spec("pokec"), expected={"nodes": 30}))
-    assert prepare("pokec", tmp_path / "data", [str(tmp_path / "mirror")]).state == "packed"
-    assert list(read_pins()) == ["pokec/pokec-splits.npy", "pokec/pokec.mat"]
-
-
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "place"),
     [
-        ("{", "data.lock.json: damaged"),
-        ("[]", "data.lock.json: damaged"),
-        ("<<<<<<< HEAD\n{}\n=======\n", "damaged.*git checkout"),
-        (json.dumps({FILE: {"sha256": "0" * 63, "bytes": 1, "date": "2026-11-01"}}), "damaged"),
-        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": True, "date": "2026-11-01"}}), "damaged"),
-        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": 1, "date": "yesterday"}}), "damaged"),
-        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": 1}}), "damaged"),
+        ("{", ""),
+        ("[]", ""),
+        ("<<<<<<< HEAD\n{}\n=======\n", ""),
+        (json.dumps({FILE: {"sha256": "0" * 63, "bytes": 1, "date": "2026-11-01"}}), ""),
+        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": True, "date": "2026-11-01"}}), ""),
+        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": 1, "date": "yesterday"}}), ""),
+        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": 1}}), ""),
         (
             json.dumps({"zinc12k/test.index": {"sha256": "0" * 64, "bytes": 1, "date": "2026-11-01"}}),
-            r"zinc12k/test.index has sha256 0+, but gt_bench/data/files.json pins 6aa5.*; delete the entry",
+            "zinc12k/test.index",
         ),
     ],
 )
-def test_an_invalid_lock_file_is_one_clear_line(content, message, cluster, tmp_path, lock_file):
+def test_an_invalid_lock_file_is_one_clear_line(content, place, cluster, tmp_path, lock_file):
     cluster()
     lock_file.write_text(content)
     for call in (
@@ -187,7 +158,7 @@ def test_an_invalid_lock_file_is_one_clear_line(content, message, cluster, tmp_p
         lambda: planning(["cluster"], tmp_path / "data", []),
         lambda: contradicted("cluster", tmp_path),
     ):
-        with pytest.raises(DatasetError, match=message) as caught:
+        with refused(DatasetError, file=str(lock_file), place=place) as caught:
             call()
         assert "\n" not in str(caught.value)
     assert lock_file.read_text() == content
@@ -220,10 +191,9 @@ def test_plan_state_and_verify_agree(cluster, tmp_path, lock_file, monkeypatch):
 
 
 def test_reports_show_the_pin():
-    row = summarise(
-        make_result("s/cluster/gcn", [], method=None) | {"notes": ["digest pinned on first use, 2026-11-22"]}, []
-    )
-    assert "digest pinned on first use, 2026-11-22" in row["notes"]
+    result = make_result("s/cluster/gcn", [], method=None)
+    row = summarise(changed(result, pinned=["2026-11-22"]), [])
+    assert row.notes[0] == (NoteKind.PINNED, ("2026-11-22",))
 
 
 def test_a_pin_is_of_today_in_utc():

@@ -2,20 +2,16 @@
 
 import json
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import gt_bench.data.families
-from gt_bench.config.schema import RecipeError
-from gt_bench.data import registry
 from gt_bench.data.pins import new_pin, with_pin
 from gt_bench.data.prepare import available
 from gt_bench.data.registry import UnknownDataset, catalog, get_spec
 from gt_bench.data.spec import file_entries, files
-from gt_bench.utils.errors import DatasetError
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("name", catalog())
@@ -51,8 +47,15 @@ def test_every_file_of_a_dataset_is_available(name, tmp_path, monkeypatch):
 
 
 def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(UnknownDataset, match="did you mean 'tolokers'"):
+    with refused(UnknownDataset, problem="no dataset named 'toloker' (did you mean 'tolokers'?)"):
         get_spec("toloker")
+
+
+def test_user_supplied_data_are_among_the_nearest_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("datasets.yaml").write_text("my-shop: {source: shop}")
+    with pytest.raises(UnknownDataset, match="did you mean 'my-shop'"):
+        get_spec("my-shpo")
 
 
 def test_the_digest_depends_on_files_and_arguments_and_not_on_notes():
@@ -63,49 +66,9 @@ def test_the_digest_depends_on_files_and_arguments_and_not_on_notes():
     assert replace(other, files=(replace(other.files[0], sha256="0" * 64),)).digest != other.digest
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "message", "cause"),
-    [
-        ("import json\nDATASETS = [\n", 2, "SyntaxError", SyntaxError),
-        (
-            "\nfrom gt_bench.data.custom.dataset import custom_dataset\nDATASETS = [custom_dataset('a', 'b', tsk='c')]",
-            3,
-            "'tsk'",
-            RecipeError,
-        ),
-        (
-            "from gt_bench.data.custom.dataset import custom_dataset\n"
-            "DATASETS = [\n    custom_dataset('a', 'b', task='c', metric='mae')\n]",
-            3,
-            ": dataset 'a': no task 'c'",
-            DatasetError,
-        ),
-        ("DATASETS = 'mine'", None, "DATASETS must be a list of datasets", None),
-    ],
-)
-def test_a_broken_file_is_named_with_its_line(text, line, message, cause, tmp_path, monkeypatch):
-    path = tmp_path / "broken_for_a_test.py"
-    path.write_text(text)
-    monkeypatch.setattr(gt_bench.data.families, "__path__", [*gt_bench.data.families.__path__, str(tmp_path)])
-    registry.catalog.cache_clear()
-    try:
-        with pytest.raises(DatasetError, match=re.escape(message)) as caught:
-            catalog()
-        assert str(caught.value).startswith(f"{path}, line {line}: " if line else f"{path}: ")
-        assert type(caught.value.__cause__) is (cause or type(None))
-    finally:
-        sys.modules.pop("gt_bench.data.broken_for_a_test", None)
-        registry.catalog.cache_clear()
-
-
 def test_checksums_equal_those_of_the_available_files(mirror):
     manifest = {entry["file"]: entry for entry in json.loads((mirror / "MANIFEST.json").read_text()) if entry["file"]}
     for path in file_entries():
         if path in manifest:
             assert files(path)[0].sha256 == manifest[path]["sha256"]
             assert files(path)[0].bytes == manifest[path]["bytes"] == (mirror / path).stat().st_size
-
-
-def test_the_page_names_every_dataset():
-    page = (Path(registry.__file__).parents[2] / "docs/datasets.md").read_text()
-    assert [name for name in catalog() if f"| `{name}`" not in page] == []

@@ -74,10 +74,10 @@ def test_a_run_learns_the_same_from_either(tmp_path, model):
     with use("reference"):
         one.store, one.__dict__["_packed_or_sparse"] = Store(tmp_path / "other"), one.packed
         dense = one.run(0)[0]
-    forms = [r["measured"]["forms"]["training"].get("sparse_linear") for r in (sparse, dense)]
+    forms = [r.measured.forms["training"].get("sparse_linear") for r in (sparse, dense)]
     assert forms == [["numba"], None]
     for curve in ("train_loss", "val_loss"):
-        found, expected = (run["deterministic"]["epochs"][curve] for run in (sparse, dense))
+        found, expected = (run.run.epochs[curve] for run in (sparse, dense))
         assert found == pytest.approx(expected, rel=1e-4)
 
 

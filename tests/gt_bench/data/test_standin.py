@@ -14,6 +14,7 @@ from gt_bench.testing.datasets import DATASETS, spec_of
 from gt_bench.utils.errors import DatasetError
 from tests.conftest import ROOT
 from tests.gt_bench.data.checks import HEADER_FIELDS
+from tests.refusals import refused
 
 PACKED = Path(os.environ.get("GT_PACKED", ROOT / "data" / "packed"))
 
@@ -98,7 +99,7 @@ def test_the_header_equals_that_of_the_real_dataset(name, tmp_path):
 
 def test_a_dataset_without_a_known_shape(tmp_path):
     spec = DatasetSpec(name="mine", task="graph-regression", metric="mae", prepare=print)
-    with pytest.raises(DatasetError, match="stages.download mine"):
+    with refused(DatasetError, file="dataset 'mine'"):
         miniature(spec, tmp_path / "mini", data=tmp_path)
 
 

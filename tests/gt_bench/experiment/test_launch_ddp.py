@@ -16,13 +16,14 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import launch_ddp
-from gt_bench.experiment.launch_ddp import Ranks
+from gt_bench.experiment.launch_ddp import RankProcesses
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.signals import Stopped, handled
 from gt_bench.runtime.worker_pool import Lost
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import RECIPE
+from tests.refusals import refused
 
 CELL = "small/many/mlp"
 
@@ -77,12 +78,12 @@ def test_a_killed_process_ends_the_run_and_the_same_command_resumes_it(project, 
     monkeypatch.setattr(launch_ddp, "START", "fork")  # spawning was tested above
     train()
     (continued,) = project.records()
-    assert continued["measured"]["processes"] == 2
-    assert continued["deterministic"]["recipe"]["processes"] == 2
+    assert continued.measured.processes == 2
+    assert continued.run.recipe["processes"] == 2
     Path("store").rename("continued")
     train()
     (whole,) = project.records()
-    assert continued["deterministic"] == whole["deterministic"]
+    assert continued.run == whole.run
 
 
 @pytest.mark.slow
@@ -116,8 +117,8 @@ class _Stops:
 @pytest.mark.slow
 def test_a_process_that_is_stopped_is_named_and_does_not_hang_the_others(forked):
     with (
-        Ranks(_Stops(), 2, timeout=2) as both,
-        pytest.raises(Lost, match=r"process 1 of 2 \(PID \d+\) is stopped .* for 2 s"),
+        RankProcesses(_Stops(), 2, timeout=2) as both,
+        refused(Lost, place="process 1 of 2"),
     ):
         both.values()
 
@@ -138,7 +139,7 @@ def test_no_process_outlives_its_parent(project, forked):
 
 def _raises(share, tell):
     if share.rank == 1:
-        raise RecipeError("recipe.yaml: not here")
+        raise RecipeError("not here", file="recipe.yaml")
     time.sleep(60)
 
 
@@ -159,13 +160,13 @@ def _agrees(share, tell):
 
 def test_results_messages_errors_and_deaths_of_processes(forked):
     heard = []
-    with Ranks(_agrees, 2) as two:
+    with RankProcesses(_agrees, 2) as two:
         assert two.values(heard.append) == [(0, 2, {"127.0.0.1"}), (1, 2, {"127.0.0.1"})]
     assert sorted(heard) == [0, 1]
     began = time.monotonic()
-    with pytest.raises(RecipeError, match=r"recipe.yaml: not here"), Ranks(_raises, 2) as two:
+    with refused(RecipeError, file="recipe.yaml", problem="not here"), RankProcesses(_raises, 2) as two:
         two.values()
-    with pytest.raises(Lost, match=r"process 1 of 2: killed by signal 9"), Ranks(_dies, 2) as two:
+    with refused(Lost, place="process 1 of 2"), RankProcesses(_dies, 2) as two:
         two.values()
     assert time.monotonic() - began < 40
 
@@ -177,9 +178,9 @@ def test_seeds_side_by_side_have_cores_for_all_their_processes(project, forked, 
     monkeypatch.setattr(
         "gt_bench.experiment.train_seeds.at_once", lambda parallel, tasks, cores, gpu: asked.append(cores) or 2
     )
-    assert train()["status"] == "ok"
+    assert train().status == "ok"
     assert asked == [2]
-    assert [record["measured"]["processes"] for record in project.records()] == [2, 2]
+    assert [record.measured.processes for record in project.records()] == [2, 2]
     assert Recipe(**RECIPE, processes=2, threads=3).cores == 6
 
 

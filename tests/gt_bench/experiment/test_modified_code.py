@@ -5,11 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from gt_bench.config.components import code_of
 from gt_bench.experiment import golden_values, modified_code
-from gt_bench.experiment.components import code_of
 from gt_bench.experiment.golden_values import sealed
-from gt_bench.experiment.modified_code import differences, known_differences, reference_cell
+from gt_bench.experiment.modified_code import differences, known_differences, reference_cells
 from gt_bench.utils.paths import INSTALLED, SUITES
+from tests.refusals import refused
 
 MLP = "embedded/chains/mlp"
 CODE = "f" * 64
@@ -79,9 +80,7 @@ def test_a_killed_golden_run_is_an_error_and_not_a_difference(monkeypatch, tmp_p
     monkeypatch.setattr(modified_code, "_cache_file", lambda *_: tmp_path / "cached.json")
     monkeypatch.setattr(modified_code, "checked", dict)
     monkeypatch.setattr(modified_code.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="", returncode=-9))
-    with pytest.raises(
-        golden_values.GoldenError, match=f"{MLP}: its golden run ended with status -9 .*; run the same command again"
-    ):
+    with refused(golden_values.GoldenError, file=MLP, value=-9):
         differences({MLP: CODE})
     assert not (tmp_path / "cached.json").exists()
 
@@ -89,7 +88,7 @@ def test_a_killed_golden_run_is_an_error_and_not_a_difference(monkeypatch, tmp_p
 def test_a_golden_run_that_compares_golden_values_starts_no_further_ones(monkeypatch, tmp_path):
     monkeypatch.setattr(modified_code, "ROOT", tmp_path)
     monkeypatch.setenv(modified_code.NESTED, "1")
-    with pytest.raises(golden_values.GoldenError, match="compared within a golden run"):
+    with refused(golden_values.GoldenError, problem="compared within a golden run"):
         differences({MLP: CODE})
 
 
@@ -99,14 +98,33 @@ def test_a_raised_version_is_not_a_difference(computing, monkeypatch):
     assert differences({MLP: CODE}) == {MLP: None}
 
 
-def test_the_reference_cell_of_a_cell_without_golden_values():
-    assert reference_cell(MLP, "mlp", "node-classification") == MLP
-    assert reference_cell("mine/web/mlp", "mlp", "node-classification") == "embedded/chains/mlp"
-    assert (
-        golden_values.find(reference_cell("mine/web/x", "lab/net.py:Net", "graph-regression"), INSTALLED)["task"]
-        == "graph-regression"
-    )
-    assert reference_cell("mine/web/x", "lab/net.py:Net", "no such task") is None
+RUN = ("model", "task", "trainer")
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "components", "at_most"),
+    [
+        ("mlp", "node-classification", RUN, 1),
+        ("edge-transformer", "link-prediction", RUN, 2),
+        ("hot", "edge-regression", RUN, 2),
+        ("gcn", "node-classification", (*RUN, "subgraphs", "processes", "encoding rrwp"), 4),
+        ("lab/net.py:Net", "graph-regression", ("task", "trainer", "targets"), 1),
+        ("lab/net.py:Net", "no such task", ("trainer",), 1),
+        ("lab/net.py:Net", "no such task", ("task",), 0),
+    ],
+)
+def test_reference_cells_cover_every_component_of_a_cell_without_golden_values(model, task, components, at_most):
+    entries = [golden_values.find(cell, INSTALLED) for cell in reference_cells("mine/web/x", model, task, components)]
+    assert len(entries) <= at_most
+    assert set(components) <= set().union(*(entry["versions"] for entry in entries)) or not entries
+    if entries and "model" in components:
+        assert model in {entry["model"] for entry in entries}
+    if entries and "task" in components:
+        assert task in {entry["task"] for entry in entries}
+
+
+def test_a_cell_with_golden_values_is_its_own_reference():
+    assert reference_cells(MLP, "mlp", "node-classification", RUN) == [MLP]
 
 
 @pytest.mark.slow

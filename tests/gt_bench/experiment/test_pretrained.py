@@ -9,6 +9,7 @@ from gt_bench.experiment.pretrained import agree
 from gt_bench.pipeline.train import train_cell
 from gt_bench.store.weights import WeightsError
 from gt_models import create_model
+from tests.refusals import refused
 
 
 def test_the_best_weights_of_a_cell(project):
@@ -16,20 +17,20 @@ def test_the_best_weights_of_a_cell(project):
     grid = load_grid()
     train_cell(grid.find("small/web/mlp"), grid, bar=False)
     model = create_model("mlp", pretrained="small/web/mlp")
-    records = [r["deterministic"] for r in project.records()]
-    best = max(records, key=lambda r: r["val"])
+    records = [r.run for r in project.records()]
+    best = max(records, key=lambda r: r.val)
     packed = PackedDataset.open(project.root / "data/packed/web")
-    batch, rows = packed.batch(torch.tensor([0])), packed.split("test", best["split"])
+    batch, rows = packed.batch(torch.tensor([0])), packed.split("test", best.split)
     assert not model.training
     accuracy = (model(batch)[rows].argmax(1) == batch.y[rows].view(-1)).float().mean()
-    assert float(accuracy) == pytest.approx(best["test"])
+    assert float(accuracy) == pytest.approx(best.test)
 
 
 def test_a_cell_without_weights_or_of_another_model(project):
     path = project.recipe("web", "mlp")
-    with pytest.raises(WeightsError, match="`gt-bench train small/web/mlp` saves those of the best seed"):
+    with refused(WeightsError, remedy="`gt-bench train small/web/mlp` saves those of the best seed"):
         create_model("mlp", pretrained="small/web/mlp")
-    with pytest.raises(WeightsError, match=f"{path.relative_to(project.root)}: is a recipe of 'mlp', not of 'gcn'"):
+    with refused(WeightsError, file=str(path.relative_to(project.root)), value="gcn"):
         create_model("gcn", pretrained="small/web/mlp")
     with pytest.raises(TypeError, match="remove in_dim"):
         create_model("mlp", pretrained="small/web/mlp", in_dim=3)

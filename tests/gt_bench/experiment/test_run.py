@@ -1,5 +1,6 @@
 """`Experiment`: the digest of a run, and its record from the store or by training."""
 
+import contextlib
 import pickle
 import subprocess
 import sys
@@ -9,10 +10,14 @@ import pytest
 
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import modified_code, setup
+from gt_bench.runtime import checkout, environment
 from gt_bench.store.record_checks import record_problems
+from gt_bench.store.uncommitted import is_uncommitted
 from gt_bench.training.failures import OutOfMemory
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import pack_web
+from tests.gt_bench.runs import Killed, kill_at
+from tests.refusals import refused
 
 
 def test_a_run_is_computed_once_and_then_read_from_the_store(make):
@@ -24,7 +29,7 @@ def test_a_run_is_computed_once_and_then_read_from_the_store(make):
     assert computed
     assert started == [(0, experiment.digest(0))]
     assert epochs == [1, 2, 3, 4, 5, 6]
-    assert record["digest"] == experiment.digest(0)
+    assert record.digest == experiment.digest(0)
     assert record_problems(record) == []
     again, computed = experiment.run(0, on_start=lambda *run: pytest.fail("computed again"))
     assert (again, computed) == (record, False)
@@ -32,13 +37,31 @@ def test_a_run_is_computed_once_and_then_read_from_the_store(make):
     assert experiment.settled(1) is None
 
 
+def test_each_session_of_a_resumed_run_is_recorded(make, monkeypatch):
+    experiment, commits = make(run={"checkpoint_seconds": 0}), ["a" * 40 + "-dirty", "b" * 40]
+    for session, ends_in in enumerate((3, None)):
+        monkeypatch.setattr(checkout, "commit", lambda session=session: commits[session])
+        monkeypatch.setattr(environment, "now", lambda session=session: f"2026-01-0{session + 1}T00:00:00+00:00")
+        with contextlib.nullcontext() if ends_in is None else pytest.raises(Killed):
+            record, _ = experiment.run(0, on_epoch=kill_at(ends_in) if ends_in else None)
+    measured = record.measured
+    assert [(one.started[:10], one.commit, one.device) for one in measured.sessions] == [
+        ("2026-01-01", commits[0], "cpu"),
+        ("2026-01-02", commits[1], "cpu"),
+    ]
+    assert (measured.started, measured.environment.commit) == ("2026-01-01T00:00:00+00:00", commits[1])
+    assert record_problems(record) == []
+    assert is_uncommitted(record), "its first session was"
+    assert not experiment.run(1)[0].measured.sessions
+
+
 def test_a_trial_has_a_digest_of_its_own_and_no_test_value(make):
     experiment = make()
     record, _ = experiment.run(0, test=False)
-    assert record["digest"] == experiment.digest(0, test=False) != experiment.digest(0)
-    assert record["deterministic"]["test"] is None
-    assert record["deterministic"]["test_metrics"] == {}
-    assert record["deterministic"]["val"] is not None
+    assert record.digest == experiment.digest(0, test=False) != experiment.digest(0)
+    assert record.run.test is None
+    assert record.run.test_metrics == {}
+    assert record.run.val is not None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +114,7 @@ def test_out_of_memory_is_stored_only_if_the_run_had_the_memory_for_itself(make,
 
     monkeypatch.setattr(experiment, "build", no_memory)
     record, computed = experiment.run(0, shared=True)
-    assert (record["deterministic"]["status"], computed) == ("oom", True)
+    assert (record.run.status, computed) == ("oom", True)
     assert experiment.store.get(experiment.digest(0)) is None
     record, _ = experiment.run(0)
     assert experiment.store.get(experiment.digest(0)) == record
@@ -99,7 +122,7 @@ def test_out_of_memory_is_stored_only_if_the_run_had_the_memory_for_itself(make,
 
 def test_a_record_without_the_weights_that_another_cell_needs_is_computed_again(make):
     experiment = make(keep_weights=True)
-    digest = experiment.run(0)[0]["digest"]
+    digest = experiment.run(0)[0].digest
     folder = experiment.store.folder(digest)
     (folder / "weights.safetensors").unlink()
     (checkpoint := folder / "checkpoint.safetensors").write_bytes(b"x")
@@ -114,7 +137,7 @@ def test_a_record_without_the_weights_that_another_cell_needs_is_computed_again(
 def test_a_recipe_that_starts_from_another_cell_needs_its_experiment(make):
     source = make(row="other", keep_weights=True)
     tuned = make(start={"cell": "small/web/other"})
-    with pytest.raises(RecipeError, match="start: small/web/other is not available here; run the cell with `python -m"):
+    with refused(RecipeError, place="start", value="small/web/other"):
         tuned.digest(0)
     tuned.source = source
     assert tuned.decisive(0)["start"] == {"load": "all", "run": source.digest(0)}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gt_bench.config.grid import load_grid
 from gt_bench.experiment.status import stored_seeds, unfinished
-from gt_bench.reports.cell_list import listing
+from gt_bench.pipeline.cell_list import listing
 from gt_bench.store.run_store import Store
 from tests.gt_bench.shipping import CELL
 
@@ -30,7 +30,7 @@ def test_a_seed_counts_while_its_record_is_there(trained):
     shutil.rmtree("results")
     assert [one["state"] for one in listing([cell], grid)[0]] == ["begun"]
     result = unfinished(cell, grid, "killed")
-    assert (result["status"], result["reason"], result["runs"], result["metric"]) == (
+    assert (result.status, result.reason, result.runs, result.metric) == (
         "unfinished",
         "killed",
         runs[1:],

@@ -1,7 +1,6 @@
 """Seeds of a cell in parallel: when another process saves time, and seeds that are killed."""
 
 import errno
-import json
 import os
 import signal
 import time
@@ -17,6 +16,7 @@ from gt_bench.experiment.train_seeds import Pace
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.environment import GPU_CONTEXT, gpu_fraction, share_gpu
 from gt_bench.runtime.worker_pool import Lost
+from gt_bench.store.run_store import Store
 
 
 def test_a_process_is_started_if_it_finishes_before_the_running_ones(monkeypatch):
@@ -52,8 +52,8 @@ def test_seeds_that_are_killed_in_parallel_are_run_again_alone(project, monkeypa
     monkeypatch.setattr(Experiment, "run", killed_beside_others)
     monkeypatch.setattr(Pace, "pays", lambda *_: True)
     result = train_cell(grid.find("small/web/mlp"), grid)
-    assert result["status"] == "ok"
-    assert [record["deterministic"]["status"] for record in project.records()] == ["ok"] * 2
+    assert result.status == "ok"
+    assert [record.run.status for record in project.records()] == ["ok"] * 2
     assert capsys.readouterr().out.count("it is run alone after the other seeds") == 2
 
 
@@ -86,13 +86,13 @@ def test_a_seed_without_memory_is_a_result_of_that_seed_alone(project, monkeypat
     if expected is Lost:
         with pytest.raises(Lost):
             train_cell(grid.find(cell), grid)
-        assert [record["deterministic"]["seed"] for record in project.records()] == [0]
+        assert [record.run.seed for record in project.records()] == [0]
         return
-    assert train_cell(grid.find(cell), grid)["status"] == expected
-    runs = {record["deterministic"]["seed"]: record["deterministic"]["status"] for record in project.records()}
+    assert train_cell(grid.find(cell), grid).status == expected
+    runs = {record.run.seed: record.run.status for record in project.records()}
     assert runs == {0: "ok", 1: expected}
     monkeypatch.setattr(Experiment, "run", compute)
-    assert train_cell(grid.find(cell), grid)["status"] == expected  # it is not computed again
+    assert train_cell(grid.find(cell), grid).status == expected  # it is not computed again
 
 
 class OnGpu:
@@ -111,9 +111,9 @@ def test_seeds_side_by_side_on_a_gpu_have_the_numbers_of_one_by_one(project, mon
     def train(store, parallel):
         run = grid.run.model_copy(update={"parallel": parallel})
         result = train_cell(cell, grid.model_copy(update={"run": run}), store_root=Path(store))
-        assert result["status"] == "ok"
-        records = [json.loads(path.read_text()) for path in Path(store).glob("??/*/record.json")]
-        return {record["digest"]: record["deterministic"] for record in records}
+        assert result.status == "ok"
+        records = Store(store).records()
+        return {record.digest: record.run for record in records}
 
     alone = train("alone", 1)
     assert len(alone) == 2

@@ -1,7 +1,5 @@
 """Checks of a recipe against its model, its dataset and the machine."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -14,11 +12,12 @@ from gt_bench.data.custom.description import Description
 from gt_bench.data.packed import PackedDataset
 from gt_bench.experiment.validate import check_fit, check_metric, check_model, check_num_gpus, check_processes
 from gt_bench.pipeline.train import train_cell
-from gt_bench.schemas import Settings
 from gt_bench.store.run_store import Store
 from gt_bench.tasks.registry import create_task
+from gt_bench.utils.json_types import Settings
 from tests.gt_bench.conftest import RECIPE, write_yaml
 from tests.gt_bench.custom_data import ours  # noqa: F401 (a fixture)
+from tests.refusals import refused
 
 FAST: Settings = {"epochs": 2, "model.hidden_dim": 8}
 
@@ -26,7 +25,7 @@ FAST: Settings = {"epochs": 2, "model.hidden_dim": 8}
 def test_a_model_file_that_cannot_be_imported_is_named(tmp_path):
     (tmp_path / "net.py").write_text("class Net(\n")
     recipe = load_recipe(write_yaml(tmp_path, {**RECIPE, "model": {"name": f"{tmp_path}/net.py:Net"}}))
-    with pytest.raises(RecipeError, match=r"^web\.yaml: .*net\.py, line 1: expected a file that Python can import"):
+    with refused(RecipeError, file="web.yaml", place="model.name"):
         check_model(recipe, "web.yaml")
 
 
@@ -40,25 +39,18 @@ def test_a_model_file_that_cannot_be_imported_is_named(tmp_path):
     ],
 )
 def test_model_arguments_are_checked_by_the_constructor(model, key):
-    with pytest.raises(RecipeError) as error:
+    with refused(RecipeError, file="some.yaml", place=key):
         check_model(Recipe(**{**RECIPE, "model": model}), "some.yaml")
-    assert error.value.keys == (key,)
-
-
-def test_an_unknown_model_names_the_nearest_one():
-    with pytest.raises(RecipeError, match=r"some.yaml: model.name: .*'mlp'"):
-        check_model(Recipe(**{**RECIPE, "model": {"name": "mlpp"}}), "some.yaml")
 
 
 def test_a_model_that_does_not_support_the_level_or_an_encoding():
     recipe = Recipe(**RECIPE)
     check_fit(recipe, "node", "web")
-    with pytest.raises(RecipeError, match="requires pair; models that support it: .*edge-transformer"):
+    with refused(RecipeError, place="model.name", value=recipe.model.name):
         check_fit(recipe, "pair", "web")
-    with pytest.raises(RecipeError, match="does not use it"):
-        check_fit(Recipe(**RECIPE, encodings={"rrwp": {"steps": 3}}), "node", "web")
-    with pytest.raises(RecipeError, match="did you mean|known"):
-        check_fit(Recipe(**RECIPE, encodings={"rwrp": {}}), "node", "web")
+    for name, arguments in {"rrwp": {"steps": 3}, "rwrp": {}}.items():
+        with refused(RecipeError, place=f"encodings.{name}"):
+            check_fit(Recipe(**RECIPE, encodings={name: arguments}), "node", "web")
 
 
 # metrics that are undefined on a part
@@ -83,36 +75,20 @@ LABELS = [[0, 1], [1, 0], [0, 1], [0, 1], [0, 1], [1, 1]]
 
 
 @pytest.mark.parametrize(
-    ("y", "task", "metric", "says"),
+    ("y", "task", "metric", "part"),
     [
-        (
-            [0, 1, 0, 0, 0, 1],
-            "graph-classification",
-            "roc-auc",
-            "the val part of split 0 has one class (0): roc-auc is not defined there; use a split whose part has both "
-            "classes, or another metric: accuracy",
-        ),
-        ([0, 1, 0, 1, 1, 1], "graph-classification", "roc-auc", "the test part of split 0 has one class (1)"),
-        (
-            LABELS,
-            "graph-multilabel",
-            "ap",
-            "the val part of split 0 has one value of each of its 2 labels: ap is not defined there; use a split in "
-            "which a label has",
-        ),
-        (
-            LABELS,
-            "graph-multilabel",
-            "roc-auc",
-            "the val part of split 0 has one value of each of its 2 labels: roc-auc is not",
-        ),
+        ([0, 1, 0, 0, 0, 1], "graph-classification", "roc-auc", "val"),
+        ([0, 1, 0, 1, 1, 1], "graph-classification", "roc-auc", "test"),
+        (LABELS, "graph-multilabel", "ap", "val"),
+        (LABELS, "graph-multilabel", "roc-auc", "val"),
     ],
 )
-def test_an_undefined_metric_is_rejected_before_training(ours, y, task, metric, says):  # noqa: F811
+def test_an_undefined_metric_is_rejected_before_training(ours, y, task, metric, part):  # noqa: F811
     write_graphs("a.npz", y, TWO)
     for trials in (None, 2):
-        with pytest.raises(RecipeError, match="dataset 'a': " + re.escape(says)):
-            try_pair("mlp", "a.npz", FAST, [0], trials, data=Description(task=task, metric=metric), bar=False)
+        with refused(RecipeError, place="dataset 'a'", value=metric) as error:
+            try_pair("mlp", "a.npz", FAST, [0], trials, data=Description(task=task, metric=metric))
+        assert f"the {part} part of split 0" in error.value.problem
     assert not list(Store().records())
 
 
@@ -122,7 +98,7 @@ def test_only_splits_that_are_used_are_checked(ours):  # noqa: F811
     spec.prepare(spec, {}, ours / "out")
     packed, task = PackedDataset.open(ours / "out"), create_task("graph-classification", "roc-auc")
     check_metric(packed, task, [0, 1], "x")
-    with pytest.raises(RecipeError, match="x: dataset 'a': the test part of split 2 has one class"):
+    with refused(RecipeError, file="x", place="dataset 'a'", value="roc-auc"):
         check_metric(packed, task, [0, 2], "x")
 
 
@@ -130,12 +106,10 @@ def test_only_splits_that_are_used_are_checked(ours):  # noqa: F811
 def test_a_run_with_a_validation_of_nan_fails(ours, monkeypatch):  # noqa: F811
     write_graphs("a.npz", [0, 1, 0, 0, 0, 1], TWO)
     monkeypatch.setattr("gt_bench.experiment.setup.check_metric", lambda *arguments: None)
-    row = try_pair(
-        "mlp", "a.npz", FAST, [0], data=Description(task="graph-classification", metric="roc-auc"), bar=False
-    ).row
+    row = try_pair("mlp", "a.npz", FAST, [0], data=Description(task="graph-classification", metric="roc-auc")).row
     assert (row["status"], row["mean"]) == ("failed", None)
     (record,) = Store().records()
-    assert record["deterministic"]["error"] == "roc-auc on val is nan in epoch 1: it is not defined there"
+    assert record.run.error == "roc-auc on val is nan in epoch 1: it is not defined there"
 
 
 # several processes
@@ -144,12 +118,9 @@ def test_a_run_with_a_validation_of_nan_fails(ours, monkeypatch):  # noqa: F811
 def test_a_batch_of_one_graph_cannot_be_shared_by_processes(project):
     project.recipe("web", processes=2)
     grid = load_grid()
-    with pytest.raises(
-        RecipeError,
-        match=r"mlp.yaml: processes: 2 processes cannot share .* 'web' is a single graph.*tasks: graph-class",
-    ):
+    with refused(RecipeError, place="processes", value=2):
         train_cell(grid.find("small/web/mlp"), grid)
-    with pytest.raises(RecipeError, match=r"the task of 'pairs' \(isomorphism\) is not computed graph by graph"):
+    with refused(RecipeError, place="processes", value=2):
         check_processes(Recipe(**RECIPE, processes=2), "isomorphism", "graph", "pairs")
     check_processes(Recipe(**RECIPE), "isomorphism", "graph", "pairs")
 
@@ -157,9 +128,9 @@ def test_a_batch_of_one_graph_cannot_be_shared_by_processes(project):
 def test_each_process_needs_a_gpu(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     recipe = Recipe(**RECIPE, processes=3)
-    with pytest.raises(RecipeError, match=r"r.yaml: processes: 3 .*this machine has 2; set processes to 2 or less"):
+    with refused(RecipeError, file="r.yaml", place="processes", value=3):
         check_num_gpus(recipe, "auto", True, "r.yaml")
-    with pytest.raises(RecipeError, match=r"params.yaml selects one: run.device: cuda:1"):
+    with refused(RecipeError, file="r.yaml", place="processes", value="cuda:1"):
         check_num_gpus(recipe, "cuda:1", True, "r.yaml")
     check_num_gpus(recipe, "auto", False)
     check_num_gpus(recipe.model_copy(update={"processes": 2}), "cuda", True)

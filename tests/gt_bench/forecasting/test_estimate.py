@@ -65,25 +65,6 @@ def test_epochs_and_evaluations_are_counted(grid, clock, changes, expected):
     assert found.disk["data/web"] == Path("data/packed/web/data.safetensors").stat().st_size
 
 
-@pytest.mark.slow
-def test_phases_are_timed_apart(grid, monkeypatch):
-    lengths = {"local": 3.0, "global": 5.0}
-
-    class Watch(timed.Stopwatch):
-        @contextlib.contextmanager
-        def timing(self, what):
-            yield
-            half = "local" if len(self.stretches["train"]) < 2 else "global"
-            self.stretches[what].append(lengths[half] if what == "train" else 0.0)
-
-    monkeypatch.setattr(timed, "Stopwatch", Watch)
-    monkeypatch.setattr(timed.statistics, "fmean", lambda values: 1e9)  # no second measurement
-    phases = [{"name": "local", "epochs": 10}, {"name": "global", "epochs": 100}]
-    model = {"name": "polynormer", "hidden_dim": 8, "num_local_layers": 1, "num_global_layers": 1, "num_heads": 2}
-    grid.recipe(model=model, epochs=None, phases=phases)
-    assert seconds().seconds == pytest.approx(10 * 3 + 100 * 5)
-
-
 def test_an_epoch_that_is_not_timed_to_its_end_is_counted_in_batches(grid, clock):
     grid.recipe(dataset="many", batch={"graphs": 2}, epochs=10)
     # 10 training graphs in 5 batches, and as many for validation and test, three of each are sampled
@@ -183,7 +164,7 @@ def test_without_data_graphs_of_the_published_size_replace_it(grid, clock, datas
     assert not Path("nothing").exists()
 
 
-def test_what_cannot_be_forecast_states_why(grid):
+def test_a_missing_forecast_states_why(grid):
     grid.recipe()
     loaded = load_grid()
     cell = loaded.find(CELL)
@@ -231,12 +212,6 @@ def test_next_to_what_it_took_on_this_device_with_this_recipe(grid):
     assert actual(cell, loaded) is None
     grid.recipe(epochs=7)
     assert actual(cell, load_grid()) is None
-
-
-def test_the_command_line(grid):
-    grid.recipe(epochs=2)
-    result = CliRunner().invoke(app.app, ["forecast", "smal"])
-    assert "did you mean 'small'" in str(result.exception)
 
 
 @pytest.mark.slow

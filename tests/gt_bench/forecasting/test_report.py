@@ -3,7 +3,7 @@
 import pytest
 
 from gt_bench.forecasting.estimate import Forecast
-from gt_bench.forecasting.report import markdown, median_error, row, totals
+from gt_bench.forecasting.report import markdown, median_error, row, show, totals
 
 
 def test_totals_errors_and_the_report():
@@ -22,3 +22,10 @@ def test_totals_errors_and_the_report():
     text = markdown([one, two, none])
     assert "2 of 3 cells" in text
     assert "median error over 2 cells with records from this device: 22%" in text
+
+
+def test_a_forecast_of_one_cell_is_printed_once(capsys):
+    show([Forecast("a/b/c", "real data", 10.0, 1, 0.0, 0.0, 100.0, {})])
+    printed = capsys.readouterr().out
+    assert printed.count("100 MiB") == 1
+    assert "1 of 1 cells" not in printed

@@ -5,8 +5,11 @@ import json
 
 import pytest
 
+from gt_bench.leaderboard.collect import judged
 from gt_bench.leaderboard.dvc_metrics import POINTS, curve, metrics_of, write_leaderboard, write_training
-from gt_bench.leaderboard.rows import absent, rows_of
+from gt_bench.leaderboard.references import References
+from gt_bench.leaderboard.rows import absent
+from gt_bench.records.events import CellDone
 from tests.gt_bench.cells import make_record, make_result, without_data
 
 ET, GCN, TEXAS = (f"edge-transformer/{name}" for name in ("cornell/edge-transformer", "cornell/gcn", "texas/gcn"))
@@ -17,10 +20,10 @@ def test_metrics_and_what_was_published(tmp_path):
     failed = [make_record(GCN, 0, "oom", epochs=0)]
     results = [make_result(ET, records), make_result(GCN, failed, method="GCN"), without_data(TEXAS)]
     rows = [
-        *rows_of(results[0], records),
-        *rows_of(results[1], failed),
-        *rows_of(results[2], []),
-        absent("edge-transformer/texas/mlp", "not run", None),
+        *judged(results[0], records),
+        *judged(results[1], failed),
+        *judged(results[2], []),
+        absent("edge-transformer/texas/mlp", "not run", None, References()),
     ]
     for _ in range(2):  # files of removed cells are deleted
         write_leaderboard("edge-transformer", rows, tmp_path)
@@ -28,7 +31,7 @@ def test_metrics_and_what_was_published(tmp_path):
             p.relative_to(tmp_path / "metrics").as_posix(): json.loads(p.read_text())
             for p in tmp_path.glob("metrics/*/*/*.json")
         }
-        assert sorted(found) == sorted(f"{row['cell']}.json" for row in rows)
+        assert sorted(found) == sorted(f"{row.cell}.json" for row in rows)
         (tmp_path / "metrics/edge-transformer/cornell/gone.json").write_text("{}")
     metrics = found[f"{ET}.json"]
     assert (metrics["mean"], metrics["published"], metrics["difference"], metrics["runs"]) == (
@@ -37,33 +40,33 @@ def test_metrics_and_what_was_published(tmp_path):
         pytest.approx(-0.7),
         2,
     )
-    assert metrics["verdict"] == rows[0]["verdict"]
-    assert found[f"{GCN}.json"] == {"published": 56.2, "verdict": "none: no result", "runs": 0, "status": "oom"}
+    assert metrics["verdict"] == rows[0].verdict.word
+    assert found[f"{GCN}.json"] == {"published": 56.2, "verdict": "no result", "runs": 0, "status": "oom"}
     assert found[f"{TEXAS}.json"]["status"] == "not run: data"
     with (tmp_path / "published/edge-transformer.csv").open() as file:
         assert [row["cell"] for row in csv.DictReader(file)] == [ET]
 
 
-def test_what_training_alone_decides(tmp_path):
+def test_metrics_of_training_are_those_of_its_records(tmp_path):
     records = [make_record(ET, seed, test=0.6 + seed / 10) for seed in (0, 1)]
-    write_training(make_result(ET, records), records, tmp_path)
+    write_training(CellDone(make_result(ET, records), records), tmp_path)
     found = json.loads((tmp_path / f"{ET}.json").read_text())
     assert (found["test"], found["std"], found["runs"], found["status"]) == (65.0, 5.0, 2, "ok")
-    assert found["validation"] == pytest.approx(50 * sum(r["deterministic"]["val"] for r in records), rel=1e-5)
+    assert found["validation"] == pytest.approx(50 * sum(r.run.val for r in records), rel=1e-5)
     assert [point["epoch"] for point in found["curve"]] == [2, 4, 6, 8, 10, 12]
     assert found["curve"][1]["validation"] == pytest.approx(found["validation"], rel=1e-5), (
         "the best epoch is the fourth"
     )
     failed = [make_record(GCN, 0, "oom", epochs=0)]
-    write_training(make_result(GCN, failed, method="GCN"), failed, tmp_path)
+    write_training(CellDone(make_result(GCN, failed, method="GCN"), failed), tmp_path)
     assert json.loads((tmp_path / f"{GCN}.json").read_text()) == {"runs": 0, "status": "oom"}
     long = [make_record(ET, 0, epochs=2 * POINTS + 2)]
-    write_training(make_result(ET, long), long, tmp_path)
+    write_training(CellDone(make_result(ET, long), long), tmp_path)
     # one run has no deviation
     assert "std" not in json.loads((tmp_path / f"{ET}.json").read_text())
-    assert "std" not in metrics_of(rows_of(make_result(ET, long), long)[0])
+    assert "std" not in metrics_of(judged(make_result(ET, long), long)[0])
     assert POINTS / 2 < len(json.loads((tmp_path / f"{ET}.json").read_text())["curve"]) <= POINTS
-    write_training(without_data(TEXAS), [], tmp_path)
+    write_training(CellDone(without_data(TEXAS), []), tmp_path)
     assert json.loads((tmp_path / f"{TEXAS}.json").read_text())["status"] == "not run: data"
 
 

@@ -12,19 +12,21 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.data.registry import get_spec
 from gt_bench.leaderboard import expectations as room
-from gt_bench.leaderboard.columns import SHOWN, cells, remarks_of, table_lines, terminal_table
-from gt_bench.leaderboard.expectations import THEORY, Expectation, judged, page, theory, with_expectation
+from gt_bench.leaderboard.collect import judged
+from gt_bench.leaderboard.columns import SHOWN, cells, table_lines
+from gt_bench.leaderboard.expectations import THEORY, Expectation, agreement, page, theory
 from gt_bench.leaderboard.export import tally
+from gt_bench.leaderboard.references import references_of
 from gt_bench.leaderboard.rows import absent
+from gt_bench.leaderboard.words import remarks_of
 from tests.conftest import ROOT
+from tests.gt_bench.cells import changed, make_record, make_result
+from tests.refusals import refused
 
 
-def row(values, cell="embedded/chains/gcn", reduced=()):
-    return absent(cell, "ok", None) | {
-        "metric": "accuracy", "direction": "max", "unit": "percent", "values": list(values), "runs": len(values),
-        "seeds": len(values),
-        "mean": float(np.mean(values)), "std": float(np.std(values)), "reduced": list(reduced),
-    }  # fmt: skip
+def rows(values, cell="embedded/chains/gcn", reduced=()):
+    runs = [make_record(cell, seed, test=value) for seed, value in enumerate(values)]
+    return judged(make_result(cell, runs, None, reduced=reduced), runs)
 
 
 @pytest.mark.parametrize(
@@ -43,38 +45,38 @@ def row(values, cell="embedded/chains/gcn", reduced=()):
         ({"above": 0.5}, [0.9], "undecided"),  # one run has no interval
     ],
 )
-def test_which_side_of_the_line(given, values, says):
-    assert judged(Expectation(**given, margin=0.01, because="."), row(values), Rules()) == says
+def test_the_interval_decides_whether_a_value_is_as_expected(given, values, says):
+    assert agreement(Expectation(**given, margin=0.01, because="."), values, Rules()) == says
 
 
 def test_the_line_is_where_the_95_percent_interval_ends():
     values = [0.61, 0.66, 0.64, 0.63]
     low, _ = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
     below, beyond = (Expectation(above=low + step - 0.02, margin=0.02, because=".") for step in (-1e-9, 1e-9))
-    assert [judged(e, row(values), Rules()) for e in (below, beyond)] == ["as expected", "undecided"]
-    assert judged(beyond, row(values), Rules(level=0.2, power=0.7)) == "as expected"
+    assert [agreement(e, values, Rules()) for e in (below, beyond)] == ["as expected", "undecided"]
+    assert agreement(beyond, values, Rules(level=0.2, power=0.7)) == "as expected"
 
 
-def test_a_run_that_was_cut_in_more_than_seeds_is_not_judged():
-    above = Expectation(above=0.5, margin=0.01, because=".")
-    assert judged(above, row([0.9, 0.9], reduced=["2 of 3 seeds"]), Rules()) == "as expected"
-    assert judged(above, row([0.9, 0.9], reduced=["2 of 30 epochs"]), Rules()) is None
-    assert judged(above, absent("embedded/chains/gcn", "not run", None), Rules()) is None
+def test_runs_of_modified_code_or_cut_in_more_than_seeds_are_not_judged():
+    cell = "embedded/chains/gcn"
+    for cut, agrees in ("2 of 3 seeds", "as expected"), ("2 of 30 epochs", None):
+        assert rows([0.5, 0.5], reduced=[cut])[0].outlook.agreement == agrees
+    assert absent(cell, "not run", None, references_of(cell)).outlook.agreement is None
+    runs = [make_record(cell, seed, test=0.5) for seed in range(2)]
+    runs[0] = changed(runs[0], run={"digests": runs[0].run.digests.to_disk() | {"modified": "d" * 64}})
+    assert judged(make_result(cell, runs, None), runs)[0].outlook.agreement is None
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "place"),
     [
-        (
-            {"at_most": 0.5, "above": 0.4, "margin": 0.1},
-            "give one of at_most, at_least, above, below; given: at_most, above",
-        ),
-        ({"margin": 0.1}, "given: none"),
-        ({"at_most": 0.5}, "margin"),
-        ({"atmost": 0.5, "margin": 0.1}, "unknown key"),
+        ({"at_most": 0.5, "above": 0.4, "margin": 0.1}, ""),
+        ({"margin": 0.1}, ""),
+        ({"at_most": 0.5}, ".margin"),
+        ({"atmost": 0.5, "margin": 0.1}, ".atmost"),
     ],
 )
-def test_a_mistake_in_the_file_is_named(tmp_path, monkeypatch, given, says):
+def test_a_mistake_in_the_file_is_named(tmp_path, monkeypatch, given, place):
     monkeypatch.chdir(tmp_path)
     path = Path("suites/s", THEORY)
     path.parent.mkdir(parents=True)
@@ -82,30 +84,26 @@ def test_a_mistake_in_the_file_is_named(tmp_path, monkeypatch, given, says):
     path.write_text(
         yaml.safe_dump({"datasets": {"d": {"tests": ".", "chance": 0.5, "guess": ".", "rows": {"r": row}}}})
     )
-    with pytest.raises(RecipeError, match=says) as error:
+    with refused(RecipeError, file=str(path), place=f"datasets.d.rows.r{place}"):
         theory("s")
-    assert str(path) in str(error.value)
 
 
 def test_rows_of_which_theory_states_something_show_it_and_not_what_nobody_printed():
     cells_ = ("embedded/chains/gcn", "embedded/chains/mine", "hot/chains/gcn")
-    mine, other, foreign = (with_expectation(row([0.5, 0.5], cell)) for cell in cells_)
-    assert (mine["expected"], mine["expected_limit"], mine["as_expected"]) == ("at most", 0.5125, "as expected")
-    assert (other["chance"], other["expected"], other["as_expected"]) == (
-        0.5,
-        None,
-        None,
-    )  # a row of a user on this dataset
-    assert foreign == row([0.5, 0.5], "hot/chains/gcn")
+    mine, other, foreign = (rows([0.5, 0.5], cell)[0] for cell in cells_)
+    limit = mine.outlook.limit
+    assert (limit.words, limit.limit, mine.outlook.agreement) == ("at most", 0.5125, "as expected")
+    # a row of a user on this dataset
+    assert (other.outlook.chance, other.outlook.limit, other.outlook.agreement) == (0.5, None, None)
+    assert foreign.outlook is None
     text = "\n".join(table_lines([mine, other]))
     for part in (
         "| at most 51.25 | as expected |",
         "chains / gcn: at most 51.25 expected: 4 layers",
-        f"chains: {mine['tests']}",
+        f"chains: {mine.outlook.tests}",
     ):
         assert part in text
     assert "published" not in text.splitlines()[0]
-    assert "as expected?" in [str(column.header) for column in terminal_table("embedded", [mine, other]).columns]
     assert tally([mine, other], Rules()) == "1 rows for which theory predicts the result: 1 as expected."
     assert "published" in table_lines([foreign])[0]
     assert "chance" not in table_lines([foreign])[0]
@@ -115,7 +113,7 @@ def test_rows_of_which_theory_states_something_show_it_and_not_what_nobody_print
 
 def test_a_row_without_a_result_has_its_limits_in_the_unit_of_the_other_rows():
     def shown(cell: str) -> list[str]:
-        row = absent(cell, "not run", None)
+        row = absent(cell, "not run", None, references_of(cell))
         return [cells(row)[SHOWN.index(name)] for name in ("chance", "expected")]
 
     assert shown("embedded/chains/hot") == ["50.00", "above 51.25"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gt_bench.data.custom.dataset import METRICS as METRICS_OF_TASKS
-from gt_bench.data.custom.edges import LINK
+from gt_bench.config.tasks import LINK
+from gt_bench.config.tasks import METRICS as METRICS_OF_TASKS
 from gt_bench.papers.units import PERCENT, difference_text, mean_and_std
 from gt_bench.tasks.metrics import METRICS
 from gt_bench.tasks.registry import create_task

@@ -19,7 +19,7 @@ def packed(tmp_path):
     return make_packed(tmp_path / "data/packed/tiny")
 
 
-def test_what_killed_writers_left_is_swept(packed, tmp_path):
+def test_files_of_killed_writers_are_swept(packed, tmp_path):
     make_grid(tmp_path, {"a": "{rwse: {steps: 2}}"})
     folder, old = folder_of(packed), time.time() - 7200
     left = [
@@ -101,7 +101,7 @@ def test_adding_an_encoding_touches_no_other_cell(packed, tmp_path):
     assert {n for n in after if before.get(n) != after[n]} == {"s-tiny-a.json", "rwse-steps=2.safetensors"}
 
 
-def test_what_nothing_asks_for_is_listed_and_pruned_on_request(packed, tmp_path, capsys):
+def test_unused_encodings_are_listed_and_pruned_on_request(packed, tmp_path, capsys):
     make_grid(tmp_path, {"a": "{rwse: {steps: 2}}", "b": "{}"})
     run(tmp_path)
     make_grid(tmp_path, {"a": "{}"})
@@ -183,7 +183,7 @@ def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_
     said = capsys.readouterr()
     assert (cells / "small-web-mlp.json").read_bytes() == before
     assert (
-        "suites/small/recipes/web/other.yaml: invalid YAML"
+        "suites/small/recipes/web/other.yaml: line 2, column 1: invalid YAML"
         in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
     )
     assert "small/web/other is not encoded; the other cells continue" in said.err

@@ -18,7 +18,7 @@ def test_a_task_that_does_not_exist_stops_the_first_stage_by_its_names(repositor
     monkeypatch.setitem(catalog(), "chains", replace(get_spec("chains"), task="graph-regresion"))
     assert state.main() == 1
     said = capsys.readouterr().err
-    assert "error: suites/embedded/recipes/chains/mlp.yaml, dataset 'chains': no task named 'graph-regresion'" in said
+    assert "error: suites/embedded/recipes/chains/mlp.yaml: dataset 'chains': no task named 'graph-regresion'" in said
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repositor
     assert state.main() == 0
     assert [file.read_bytes() for file in files] == before
     said = capsys.readouterr().err
-    assert said.startswith("suites/embedded/recipes/chains/other.yaml: invalid YAML")
+    assert said.startswith("suites/embedded/recipes/chains/other.yaml: line 2, column 1: invalid YAML")
     assert said.endswith("embedded/chains/other cannot run until this is fixed; other cells continue\n")
     assert (
         '"error": "suites/embedded/recipes/chains/other.yaml'
@@ -80,9 +80,9 @@ def test_a_result_is_removed_if_a_record_is_missing(repository, spoil, stays):
     records = [make_record(ET, seed) for seed in (0, 1)]
     without = make_result(ET.replace("edge-transformer/", "other/", 1), [])
     write(Path(), [make_result(ET, records), without], records)
-    digest = records[1]["digest"]
-    path, other = (Path("results", f"{result}.json") for result in (ET, without["cell"]))
+    digest = records[1].digest
+    path, other = (Path("results", f"{result}.json") for result in (ET, without.cell))
     spoil(Path("store", digest[:2], digest, "record.json"), path)
-    state.remove_results_without_records([SimpleNamespace(cell=ET), SimpleNamespace(cell=without["cell"])])
+    state.remove_results_without_records([SimpleNamespace(cell=ET), SimpleNamespace(cell=without.cell)])
     assert path.exists() == stays
     assert other.exists()

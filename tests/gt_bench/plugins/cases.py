@@ -19,7 +19,7 @@ def graph(nodes: int = 30) -> Data:
 
 
 def run(model: str, dataset: str, change=None, **more):
-    return try_pair(model, dataset, FAST | (change or {}), [0], bar=False, **more)
+    return try_pair(model, dataset, FAST | (change or {}), [0], **more)
 
 
 def dataset_of(name: str) -> PackedDataset:

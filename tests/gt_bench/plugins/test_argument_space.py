@@ -78,7 +78,7 @@ def test_the_defaults_of_a_constructor_win_unless_they_are_set(ours, capsys, for
     text = MODEL.replace("hidden=48", "hidden_dim=48").replace("class Net", "class Own")
     Path("own.py").write_text(text)
     for given, dropout in (({}, None), ({"model.dropout": 0.1}, 0.1)):
-        found = try_pair("own.py:Own", "web", {"epochs": 1, **given}, [0], bar=False)
+        found = try_pair("own.py:Own", "web", {"epochs": 1, **given}, [0])
         assert load_recipe(found.recipe).model.arguments.get("dropout") == dropout
         assert "hidden_dim" not in load_recipe(found.recipe).model.arguments
     said = capsys.readouterr().out
@@ -89,5 +89,5 @@ def test_the_defaults_of_a_constructor_win_unless_they_are_set(ours, capsys, for
     assert "optimizer.lr=0.01" in said
     # a required argument has no default to keep
     Path("needs.py").write_text(text.replace("hidden_dim=48", "hidden_dim"))
-    found = try_pair("needs.py:Own", "web", {"epochs": 1}, [0], bar=False)
+    found = try_pair("needs.py:Own", "web", {"epochs": 1}, [0])
     assert load_recipe(found.recipe).model.arguments == {"hidden_dim": 64}

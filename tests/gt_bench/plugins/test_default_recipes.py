@@ -5,18 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.api.evaluate import try_pair, with_encodings
+from gt_bench.api.evaluate import try_pair
+from gt_bench.api.needed_encodings import with_encodings
 from gt_bench.config.option_text import OptionError
 from gt_bench.config.recipe import load_recipe
+from gt_bench.config.tasks import TASKS
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.standin import miniature
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.default_recipes import recipe_of
-from gt_bench.tasks.registry import TASKS, create_task
+from gt_bench.tasks.registry import create_task
 from gt_models.kernels import use
 from gt_models.registry import create_model, list_models, model_info
 from tests.gt_bench.conftest import pack_web
+from tests.refusals import refused
 
 # task -> a dataset, and a model that is trained on its miniature
 CASES = {
@@ -56,22 +59,22 @@ def packed(ours, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "key"),
     [
-        ({"optimizer.momentum": 0.9}, "optimizer.momentum: .* no effect with optimizer.name=adamw, only with sgd"),
-        ({"optimizer.name": "sgd", "optimizer.eps": 1e-3}, "optimizer.eps: .* only with adam or adamw"),
-        ({"schedule": {"patience": 3}}, "schedule.patience: .* no effect with schedule.name=constant"),
-        ({"schedule.name": "step", "schedule.every": 3, "schedule.total": 9}, "schedule.total: .* cosine or linear"),
+        ({"optimizer.momentum": 0.9}, "optimizer.momentum"),
+        ({"optimizer.name": "sgd", "optimizer.eps": 1e-3}, "optimizer.eps"),
+        ({"schedule": {"patience": 3}}, "schedule.patience"),
+        ({"schedule.name": "step", "schedule.every": 3, "schedule.total": 9}, "schedule.total"),
     ],
 )
-def test_a_setting_without_an_effect_is_refused(tmp_path, given, message):
-    with pytest.raises(OptionError, match=f"^--set {message}"):
+def test_a_setting_without_an_effect_is_refused(tmp_path, given, key):
+    with refused(OptionError, place="--set", value=key):
         recipe_of(model_info("gcn"), pack_web(tmp_path), given, None, None)
 
 
 def test_a_searched_setting_must_be_able_to_have_an_effect(tmp_path):
     header, momentum = pack_web(tmp_path), {"optimizer.momentum": {"choices": [0.0, 0.9]}}
-    with pytest.raises(OptionError, match="^--space optimizer.momentum: it has no effect with optimizer.name=adamw"):
+    with refused(OptionError, place="--space", value="optimizer.momentum"):
         recipe_of(model_info("gcn"), header, {}, None, 2, momentum)
     for given, space in (
         ({"optimizer.name": "sgd"}, momentum),
@@ -92,7 +95,7 @@ def test_every_task_has_a_case():
 def test_a_task_is_tried(packed, task):
     dataset, model = CASES[task]
     has_width = "hidden_dim" in arguments_of(model)
-    found = try_pair(model, dataset, {"epochs": 2} | ({"model.hidden_dim": 30} if has_width else {}), [0], bar=False)
+    found = try_pair(model, dataset, {"epochs": 2} | ({"model.hidden_dim": 30} if has_width else {}), [0])
     assert found.row["status"] == "ok"
     assert found.mean is not None
 
@@ -128,7 +131,7 @@ def test_every_model_that_fits_a_task_has_defaults(packed, task):
 
 
 def test_brec_is_by_the_reference_protocol(packed):
-    found = try_pair("mlp", "brec", {"epochs": 1}, [0], bar=False)
+    found = try_pair("mlp", "brec", {"epochs": 1}, [0])
     recipe = load_recipe(found.recipe)
     assert (recipe.brec.threshold, recipe.batch.graphs, recipe.select, recipe.optimizer.name) == (
         72.34,

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from gt_bench.config.components import code_of
 from gt_bench.config.grid import load_grid
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.encodings import compute
-from gt_bench.leaderboard.collect import gather
+from gt_bench.pipeline.gather import gather
 from gt_bench.pipeline.train import train_cell
-from gt_bench.plugins.adapter import OwnModelError
+from gt_bench.plugins.model_errors import OwnModelError
 from gt_bench.provenance.staleness import freshness
 from gt_bench.provenance.transfer import export_cell
 from gt_bench.store.shipped_files import Shipped, problems_of, read
@@ -21,37 +22,40 @@ from gt_models.encodings import compute_with_flags
 from tests.gt_bench.shipping import CELL, edit_header, export, run, train
 
 
-def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
+def test_changes_since_the_runs_make_a_cell_stale(trained, monkeypatch):
     shipped = read(export())
     grid = load_grid()
     assert freshness(shipped, grid).text == "up to date"
     # without data: the digests of their inputs
     shutil.move("data", "elsewhere")
     assert freshness(shipped, grid).text == "up to date"
-    nowhere = Shipped(shipped.path, shipped.result, shipped.records, {})
+    nowhere = Shipped(shipped.path, shipped.result, shipped.records)
     assert freshness(nowhere, grid).text == "unknown: data (not available)"
     shutil.move("elsewhere", "data")
     with monkeypatch.context() as patched:
         patched.setattr(
-            "gt_bench.experiment.components.version_of", lambda module: 2 if module == "gt_models.baselines.mlp" else 1
+            "gt_bench.config.components.version_of", lambda module: 2 if module == "gt_models.baselines.mlp" else 1
         )
-        assert freshness(shipped, grid).stale == ["model (version 1, now 2)"]
-    newer = shipped.records[0]["deterministic"]["versions"]
+        assert [*map(str, freshness(shipped, grid).stale)] == ["model (version 1, now 2)"]
+    newer = shipped.records[0].run.versions
     newer["trainer"] = 3
-    assert freshness(shipped, grid).stale == ["trainer (version 3, now 1: these records were computed by newer code)"]
+    assert [*map(str, freshness(shipped, grid).stale)] == [
+        "trainer (version 3, now 1: these records were computed by newer code)"
+    ]
     newer["trainer"] = 1
     with monkeypatch.context() as patched:  # a model with a syntax error
+        code_of.cache_clear()
         patched.setattr("gt_bench.utils.code_digest.ast.parse", lambda text: compile("1 +", "model.py", "exec"))
         patched.setattr("gt_bench.utils.code_digest._read_version", _read_version.__wrapped__)
         patched.setattr("gt_bench.utils.code_digest._parsed", dict)  # nothing is cached
-        assert freshness(shipped, grid).stale == ["code"]
+        assert [*map(str, freshness(shipped, grid).stale)] == ["code"]
     trained.recipe(epochs=7)
-    assert freshness(shipped, load_grid()).stale == ["recipe"]
+    assert [*map(str, freshness(shipped, load_grid()).stale)] == ["recipe"]
     trained.recipe(seeds=[0, 1, 2])
-    assert freshness(shipped, load_grid()).stale == ["recipe"]
+    assert [*map(str, freshness(shipped, load_grid()).stale)] == ["recipe"]
     trained.recipe()
     edit_header(in_dim=6)
-    assert freshness(shipped, load_grid()).stale == ["data"]
+    assert [*map(str, freshness(shipped, load_grid()).stale)] == ["data"]
     edit_header(provenance={"spec": "older"})
     assert freshness(nowhere, load_grid()).text == "unknown: data (computed by other code)"
 
@@ -66,7 +70,7 @@ def test_a_fine_tuned_cell_is_compared_but_for_the_run_that_it_starts_from(train
     assert problems_of(shipped) == []
     assert freshness(shipped, grid).text == "unknown: the run that it starts from"
     trained.recipe(row="tuned-on", start={"cell": CELL, "load": "common"})
-    assert freshness(shipped, load_grid()).stale == ["recipe"]
+    assert [*map(str, freshness(shipped, load_grid()).stale)] == ["recipe"]
 
 
 def other_last_digits(*given, **arguments):
@@ -87,13 +91,13 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
     encode_dataset("web", grid)
     train()
     shipped = read(export())
-    assert [*shipped.records[0]["measured"]["encodings"]] == ["laplacian-k=16-normalization=sym-which=lowest"]
+    assert [*shipped.records[0].measured.encodings] == ["laplacian-k=16-normalization=sym-which=lowest"]
     shutil.rmtree("data/encodings")  # not computed yet here, then computed by another library
     assert freshness(shipped, grid).text == "up to date"
     monkeypatch.setattr(compute, "compute_with_flags", other_last_digits)
     encode_dataset("web", grid)
     assert freshness(shipped, grid).text == "up to date"
-    assert train()["runs"] == shipped.result["runs"]
+    assert train().runs == shipped.result.runs
     shutil.rmtree("data")
     assert freshness(shipped, grid).text == "up to date"
     monkeypatch.setattr("gt_bench.encodings.cache.version_of", lambda module: 2)
@@ -112,11 +116,11 @@ def test_a_searched_cell_is_compared_with_its_search_space(project, monkeypatch)
     tune_cell(grid.find(CELL), grid)
     train()
     shipped = read(export())
-    assert "recipe" not in freshness(shipped, grid).stale
+    assert "recipe" not in [*map(str, freshness(shipped, grid).stale)]
     project.recipe(search={**search, "space": {"model.dropout": {"choices": [0.3]}}})
-    assert "recipe" in freshness(shipped, load_grid()).stale
+    assert "recipe" in [*map(str, freshness(shipped, load_grid()).stale)]
     project.recipe(search=search, epochs=9)
-    assert "recipe" in freshness(shipped, load_grid()).stale
+    assert "recipe" in [*map(str, freshness(shipped, load_grid()).stale)]
 
 
 def test_a_recipe_and_a_model_that_cannot_be_read_are_stale_and_stop_nothing(trained, monkeypatch):
@@ -131,4 +135,4 @@ def test_a_recipe_and_a_model_that_cannot_be_read_are_stale_and_stop_nothing(tra
     Path(recipe_file(CELL)).write_text("model: [")
     shown = run("store", "verify")
     assert (shown.exit_code, f"{CELL}: 2 runs on cpu; stale: recipe, code" in shown.output) == (0, True), shown.output
-    assert gather(load_grid()).rows[0]["status"].startswith("ok")
+    assert gather(load_grid()).rows[0].state.complete

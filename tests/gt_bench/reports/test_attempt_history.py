@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from gt_bench.reports.attempt_history import Attempt, changes, history_lines
-from gt_bench.tracking.payload import path_of, recipe_at, repository
+from gt_bench.tracking.descriptions import path_of, recipe_at, repository
 from gt_bench.utils.paths import recipe_file
 from gt_bench.utils.redact import commit_id
 from tests.conftest import ROOT
@@ -14,14 +14,16 @@ from tests.gt_bench.cells import ET, make_record, make_result
 
 def attempt(number: int, commit: object, code: str) -> Attempt:
     record = make_record(ET, 0)
-    record["deterministic"]["recipe"]["model"]["name"] = "mlp"
-    record["measured"] |= {"code": code * 64, "environment": {"commit": commit}}
+    record.run.recipe["model"]["name"] = "mlp"
+    environment = record.measured.environment.model_copy(update={"commit": commit})
+    measured = record.measured.model_copy(update={"code": code * 64, "environment": environment})
+    record = record.model_copy(update={"measured": measured})
     return Attempt(number, make_result(ET, [record]), [record], number == 2)
 
 
 @pytest.mark.parametrize(
     "commit",
-    ["--output={path}", "--output={path}-dirty", "HEAD", "-O{path}", "0123abc --output={path}", "0123abc\n", 7, []],
+    ["--output={path}", "--output={path}-dirty", "HEAD", "-O{path}", "0123abc --output={path}", "0123abc\n"],
 )
 def test_a_foreign_commit_is_no_option_of_git(tmp_path, commit):
     path = tmp_path / "precious"

@@ -1,10 +1,15 @@
 """Methods over datasets: which are compared, their ranks and groups."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from gt_bench.papers.published import lookup, papers
+from gt_bench.leaderboard.row import Row, Summary
+from gt_bench.papers.published import lookup
+from gt_bench.papers.results_file import papers
+from gt_bench.papers.units import Unit
+from gt_bench.records.state import CellState
 from gt_bench.reports.over_datasets import (
     absent,
     alike,
@@ -16,6 +21,7 @@ from gt_bench.reports.over_datasets import (
     said_of_all,
     sentences,
 )
+from tests.gt_bench.cells import with_summary
 
 
 def numbers(**datasets_of):
@@ -27,13 +33,11 @@ def numbers(**datasets_of):
     }
 
 
-def run(cell, mean, place=None, runs=10, **more):
+def run(cell, mean, place=None, runs=10, digests=(), **more):
     """Returns a row of the leaderboard with ten seeds."""
-    return {
-        "cell": cell, "model": cell.split("/")[-1],
-        "mean": mean, "metric": "accuracy", "direction": "max", "runs": runs, "seeds": 10, "reduced": [],
-        "published_place": place, "chosen_on_test": False, "digests": [],
-    } | more  # fmt: skip
+    summary = Summary((), mean, 0.0, runs, 10, 10, tuple(digests))
+    state = CellState(ended="ok", wanted=10, done=runs)
+    return Row(cell, "accuracy", "max", Unit.PERCENT, state, summary, published=place and lookup(*place), **more)
 
 
 def test_the_largest_complete_part_has_a_model_of_the_paper():
@@ -65,17 +69,18 @@ def test_the_ranks_of_a_paper_and_those_with_our_runs():
     assert found.datasets == ("alchemy", "qm9", "cornell", "texas", "wisconsin")
     assert [(one.name, one.own) for one in found.methods][:2] == [("ET", True), ("(2,2)-SpeqNet", False)]
     assert (found.methods[0].rank, found.methods[0].ours, found.runs) == (1.2, None, 0)
-    place = list(lookup("edge-transformer", "Table 3", "ET", "texas").place)
+    place = ("edge-transformer", "Table 3", "ET", "texas")
     low = run("edge-transformer/texas/edge-transformer", 0.1, place)
     ours = diagram("edge-transformer", [low])
     # last of five instead of first or second on one of five datasets
     assert (ours.methods[0].rank, ours.runs, ours.provisional) == (1.2, 1, 0)
     assert ours.methods[0].ours > 1.2 + 0.5
-    assert diagram("edge-transformer", [low | {"runs": 3}]).provisional == 1
+    assert diagram("edge-transformer", [with_summary(low, runs=3)]).provisional == 1
     # neither a row without a number nor one whose epoch was chosen on test replaces a published number
-    assert diagram("edge-transformer", [low | {"mean": None}, low | {"chosen_on_test": True}]) == found
+    without = [with_summary(low, mean=None), replace(low, chosen_on_test=True)]
+    assert diagram("edge-transformer", without) == found
     more = run("edge-transformer/texas/other", 0.99, place)
-    assert diagram("edge-transformer", [low | {"runs": 3}, more]).methods[0].ours < 1.5
+    assert diagram("edge-transformer", [with_summary(low, runs=3), more]).methods[0].ours < 1.5
 
 
 def test_parts_of_a_dataset_are_one_dataset():

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from gt_bench.leaderboard.rows import rows_of
+from gt_bench.leaderboard.collect import judged
 from gt_bench.leaderboard.verdicts import with_claims
 from gt_bench.papers.table_layout import Column, find, layouts
 from gt_bench.reports.html.build import table_html
@@ -26,14 +26,14 @@ from gt_bench.reports.paper_table import (
     to_terminal,
     to_tex,
 )
-from tests.gt_bench.cells import make_record, make_result, without_data
+from tests.gt_bench.cells import changed, make_record, make_result, without_data
 
 CORNELL, TEXAS = (Column(name, "accuracy", "test") for name in ("cornell", "texas"))
 
 
 def rows_for(cell: str, values, method="GCN", **changes):
     records = [make_record(cell, seed, test=value) for seed, value in enumerate(values)]
-    return with_claims(rows_of(make_result(cell, records, method, **changes), records))
+    return with_claims(judged(make_result(cell, records, method, **changes), records))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def table():
     rows = rows_for("edge-transformer/cornell/gcn", [0.55, 0.56, 0.57] * 4)
     rows += rows_for("edge-transformer/cornell/gcn-as-released", [0.80, 0.81, 0.82] * 4)
     rows += rows_for("edge-transformer/cornell/edge-transformer", [0.64, 0.66], "ET", reduced=("2 of 10 seeds",))
-    rows += rows_of(without_data("edge-transformer/texas/gcn"), [])
+    rows += judged(without_data("edge-transformer/texas/gcn"), [])
     return paper_table(find("edge-transformer", "Table 3"), rows)
 
 
@@ -71,8 +71,8 @@ def test_a_recipe_of_another_suite_is_named():
 def test_a_row_whose_epoch_was_chosen_on_test_is_flagged_in_every_form():
     cell = "edge-transformer/cornell/gcn-as-released"
     runs = [make_record(cell, seed, test=value) for seed, value in enumerate([0.8, 0.9])]
-    result = make_result(cell, runs, "GCN") | {"recipe": {"select": "test"}}
-    rows = rows_for("edge-transformer/cornell/gcn", [0.55, 0.56]) + rows_of(result, runs)
+    result = changed(make_result(cell, runs, "GCN"), recipe={"select": "test"})
+    rows = rows_for("edge-transformer/cornell/gcn", [0.55, 0.56]) + judged(result, runs)
     table = paper_table(find("edge-transformer", "3"), rows)
     assert [line.recipe for line in table.lines][1:3] == ["gcn", "gcn-as-released (!)"]
     said = "(!) the epoch was chosen on the test split"

@@ -9,58 +9,54 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.leaderboard.collect import every_row
 from gt_bench.leaderboard.columns import cells
-from gt_bench.papers.published import lookup
+from gt_bench.leaderboard.words import status_of, verdict_of
+from gt_bench.pipeline.gather import gather
+from gt_bench.reports.board import board
 from gt_bench.reports.paper_table import our_number
-from gt_bench.reports.results_markdown import board, page
-from gt_bench.store.run_store import StoreError, sealed
+from gt_bench.reports.results_markdown import page
 from gt_bench.store.shipped_files import problems_of, read
 from tests.conftest import ROOT
-from tests.gt_bench.shipping import CELL, export, in_first, rewrite, run
+from tests.gt_bench.shipping import CELL, export, in_first, resealed, rewrite, run
 
 
-def test_a_file_under_the_name_of_another_cell_stops_the_board(trained):
+def test_a_file_under_the_name_of_another_cell_is_a_problem(trained):
     path = export()
     trained.recipe(row="another")
     shutil.copy(path, path.with_name("another.json.gz"))
-    with pytest.raises(StoreError, match=f"another.json.gz: is the file of {CELL}"):
-        board("small", load_grid())
+    (problem,) = board("small", load_grid(), gather).problems
+    assert f"another.json.gz: is the file of {CELL}" in problem
 
 
 def test_a_metric_that_is_undefined_on_a_split_is_shown_by_the_board(trained):
     path = export()
     undefined = {"test": float("nan"), "test_metrics": {"accuracy": float("nan")}}
-    rewrite(path, in_first(lambda r: r.update(sealed(r | {"deterministic": r["deterministic"] | undefined}))))
+    rewrite(path, in_first(lambda r: r.update(resealed(r | {"deterministic": r["deterministic"] | undefined}))))
     assert problems_of(read(path)) == []
-    row = board("small", load_grid())[0]
-    assert (row["status"], row["mean"], row["verdict"]) == ("no number", None, "none: no result")
-    assert row["reason"] == "accuracy is not a number on this split: nan of seed 0"
+    row = board("small", load_grid(), gather).others[0]
+    assert (status_of(row.state), row.summary.mean, row.verdict.word) == ("no number", None, "no result")
+    assert row.reason == "accuracy is not a number on this split: nan of seed 0"
 
 
 def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch):
     export()
     for folder in ("store", "results", "data"):
         shutil.rmtree(folder)
-    row = board("small", load_grid())[0]
-    assert (row["status"], row["runs"], row["device"]) == ("ok", 2, "cpu")
-    assert "up to date" in row["notes"][-1]
-    assert "up to date" not in run("board", "small").output
-    assert "notes on these rows: --notes prints them" in run("board", "small").output
-    assert "up to date" in run("board", "small", "--notes").output
+    row = board("small", load_grid(), gather).rows[0]
+    assert (status_of(row.state), row.summary.runs, row.cost.device, row.source) == ("ok", 2, "cpu", "shipped")
     trained.recipe(epochs=8)
     trained.recipe(row="other")
     shown = run("board", "small", "--write", "out")
     assert shown.exit_code == 0, shown.output
-    for text in ("stale", "nothing was computed", "1 cells have no shipped record: web/other"):
+    for text in ("small/web/mlp", "stale", "1 of 2 cells have no result"):
         assert text in shown.output
     assert "not run" in Path("out/small.md").read_text()
     assert "ok, stale: recipe" in Path("out/small.md").read_text()
     assert not Path("store").exists()
 
 
-def test_a_suite_without_records_names_the_command_for_own_results(trained):
-    shown = run("board", "small").output
-    assert "small has no shipped records; `gt-bench show small` prints the results that you computed" in shown
-    assert "0 verdicts" not in shown
+def test_without_results_the_board_says_what_to_run(project):
+    project.recipe()
+    assert "gt-bench work small" in run("board", "small").output
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +72,15 @@ def test_the_page_of_results_is_up_to_date(shipped):
     shown = (ROOT / "docs/results.md").read_text()
     assert shown == shipped[0], "run: python -m gt_bench.reports.results_markdown > docs/results.md"
     for row in shipped[1]:
-        if row["published_place"]:
-            text = our_number(row, lookup(*row["published_place"]))
+        if row.published:
+            text = our_number(row, row.published)
             assert any(
-                row["model"] in line and text in line for line in shown.splitlines() if line.startswith("| ours: ")
-            ), row["cell"]
+                row.model in line and text in line for line in shown.splitlines() if line.startswith("| ours: ")
+            ), row.cell
         else:
-            assert f"{row['model']} {cells(row)[3]}" in shown, row["cell"]
+            assert f"{row.model} {cells(row)[3]}" in shown, row.cell
     # only the text; tables grow with the runs
-    assert sum(len(line.split()) for line in shown.splitlines() if not line.lstrip().startswith("|")) < 3200
+    assert sum(len(line.split()) for line in shown.splitlines() if not line.lstrip().startswith("|")) < 3600
 
 
 @pytest.mark.slow
@@ -92,11 +88,10 @@ def test_the_page_of_results_has_what_each_verdict_is_based_on(shipped):
     lines = shipped[0].splitlines()
     start = lines.index("## Every number judged") + 4
     shown = [line.split(" | ") for line in lines[start : lines.index("", start)]]
-    rows = [row for row in shipped[1] if row["interval_low"] is not None]
-    assert [line[5].partition(" (gaps above")[0] for line in shown] == [row["verdict"] for row in rows]
-    assert [" points excluded)" in line[5] for line in shown] == [row["verdict"] == "reproduced" for row in rows]
+    rows = [row for row in shipped[1] if row.interval is not None]
+    assert [line[5] for line in shown] == [verdict_of(row) for row in rows]
     assert all(
-        line[4].endswith("]") and (line[7] == "–") == (row["margin"] is None)
+        line[4].endswith("]") and (line[7] == "–") == (row.verdict.margin is None)
         for line, row in zip(shown, rows, strict=True)
     )
 

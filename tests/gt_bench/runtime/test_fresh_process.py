@@ -9,6 +9,7 @@ import pytest
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.fresh_process import compute_in_new_process
 from gt_bench.runtime.worker_pool import Killed, Lost
+from tests.refusals import refused
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +23,7 @@ class Tells:
 
 class Raises:
     def __call__(self, on_epoch):
-        raise RecipeError("recipe.yaml: no")
+        raise RecipeError("no", file="recipe.yaml")
 
 
 class Dies:
@@ -39,15 +40,15 @@ class Endless:
             on_epoch(1, {"pid": os.getpid()})
 
 
-def test_what_it_tells_and_returns():
+def test_epochs_and_the_result_reach_the_parent():
     told = []
     found = compute_in_new_process(Tells(), "run", lambda *what: told.append(what))
     assert found["pid"] != os.getpid()
     assert told == [(1, found)]
 
 
-def test_what_it_raises_and_how_it_dies():
-    with pytest.raises(RecipeError, match="^recipe.yaml: no"):
+def test_errors_and_deaths_of_the_process_are_raised():
+    with refused(RecipeError, file="recipe.yaml", problem="no"):
         compute_in_new_process(Raises(), "run", None)
     with pytest.raises(
         Killed, match="run: killed by signal 9: probably out of memory; the last checkpoint of the run is saved"
@@ -57,7 +58,7 @@ def test_what_it_raises_and_how_it_dies():
         compute_in_new_process(Dies(signal.SIGABRT), "run", None)
 
 
-def test_it_ends_with_whoever_wanted_it():
+def test_an_interrupt_of_the_parent_ends_the_process():
     pids = []
 
     def enough(_, values):

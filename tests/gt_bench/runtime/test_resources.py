@@ -17,6 +17,7 @@ from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.resources import at_once, available_mib, cores, peak_mib
 from gt_bench.store.run_store import Store
 from tests.conftest import ROOT
+from tests.gt_bench.cells import ET, changed, make_record
 
 CPU = torch.device("cpu")
 GIB = 2**30
@@ -97,6 +98,8 @@ def test_the_least_limit_counts(groups, monkeypatch, address, data, expected):
     resources.bound(1 / 2, 7)
     wanted = [GIB // 4 + int(0.95 * share * 1.5 * GIB) for share in (1, 1, 1 / 2, 1 / 2)]
     assert bounds == [(pid, w if data == -1 else min(w, data)) for pid, w in zip((0, 0, 0, 7), wanted)]
+    resources.unbound()
+    assert bounds[-1] == (0, data)
 
 
 SCRIPT = """
@@ -124,14 +127,10 @@ def test_a_process_under_ulimit_ends_as_oom_and_more_memory_is_tried_again(tmp_p
     ).stdout.split()  # fmt: skip
     assert said == ["2048.0", "2048.0", "True"]
     store = Store(tmp_path)
-    record = {
-        "digest": "a" * 64,
-        "deterministic": {"status": "oom"},
-        "measured": {"memory_limit_mib": 2048.0, "time_limit_seconds": None},
-    }
+    record = changed(make_record(ET, 0, status="oom"), measured={"memory_limit_mib": 2048.0})
     store.put(record)
-    assert store.settled("a" * 64, time_limit=None, memory_limit=2048.0) == record
-    assert store.settled("a" * 64, time_limit=None, memory_limit=8192.0) is None
+    assert store.settled(record.digest, time_limit=None, memory_limit=2048.0) == record
+    assert store.settled(record.digest, time_limit=None, memory_limit=8192.0) is None
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def test_seeds_side_by_side_share_the_bound_of_their_control_group(project, grou
     assert "signal 9" not in done.stderr
     result = json.loads(Path("results/small/web/mlp.json").read_text())
     assert (result["status"], len(result["runs"])) == ("oom", 2)
-    assert [record["deterministic"]["status"] for record in project.records()] == ["oom"] * 2
+    assert [record.run.status for record in project.records()] == ["oom"] * 2
 
 
 def test_a_command_without_memory_states_how_much_there_is(capsys):
@@ -193,11 +192,11 @@ def test_a_model_larger_than_its_control_group_is_a_row_and_no_killed_process(pr
     assert done.returncode == 0, done.stderr
     assert json.loads(Path("results/small/web/mlp.json").read_text())["status"] == "oom"
     (record,) = project.records()
-    assert record["measured"]["memory_limit_mib"] == 3 * 1024
+    assert record.measured.memory_limit_mib == 3 * 1024
 
 
 @pytest.mark.slow
-def test_what_a_process_takes_with_its_own():
+def test_memory_of_a_process_includes_its_descendants():
     holder = "x = bytearray(80 * 2**20); import sys; print(flush=True); sys.stdin.read()"
     inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {holder!r}])"
     with subprocess.Popen([sys.executable, "-c", inner], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

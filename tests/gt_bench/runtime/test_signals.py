@@ -76,16 +76,16 @@ def test_an_epoch_that_outlasts_the_grace_is_left(tmp_path, monkeypatch):
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
     run = make(tmp_path, checkpoint=checkpoint, **REGRESSION)
     checkpoint_costs(monkeypatch, 0.0)
-    original, steps = run._predict, []
+    original, steps = run.evaluator.predict, []
 
-    def predict(batch, rows):
+    def predict(model, batch, rows):
         steps.append(None)
         if len(steps) == 8:  # during an epoch
             send(signal.SIGTERM)
             time.sleep(0.001)
-        return original(batch, rows)
+        return original(model, batch, rows)
 
-    run._predict = predict
+    run.evaluator.predict = predict
     with signals.handled(), pytest.raises(signals.Stopped):
         run.train()
     assert len(steps) == 8
@@ -105,7 +105,23 @@ def test_long_epochs_are_not_stored_one_by_one_where_that_would_take_long(tmp_pa
     assert not checkpoint.path.exists()
 
 
-def test_a_second_signal_and_one_outside_of_a_run_stop_at_once(tmp_path):
+def test_signals_at_the_same_time_are_one(tmp_path, capsys):
+    def work() -> None:
+        try:
+            send(signal.SIGTERM)
+        finally:
+            send(signal.SIGTERM)  # does not interrupt the clean-up
+
+    with signals.handled(), pytest.raises(signals.Stopped):
+        work()
+    assert capsys.readouterr().err.count("stopped by SIGTERM") == 1
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
+    stopped(make(tmp_path, checkpoint=checkpoint), 2, times=2)
+    assert len(checkpoint.read()[0]["curves"]["epoch"]) == 2
+
+
+def test_a_later_signal_and_one_outside_of_a_run_stop_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(signals, "TOGETHER", 0.0)
     with signals.handled(), pytest.raises(signals.Stopped):
         send(signal.SIGTERM)
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
@@ -161,7 +177,7 @@ def test_a_stage_that_is_being_imported_ends_without_a_word(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
-def test_from_its_command_on_it_is_reported(capsys):
+def test_ctrl_c_is_reported_once_a_command_runs(capsys):
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         assert status_of(lambda: signal.raise_signal(signal.SIGINT)) == 130

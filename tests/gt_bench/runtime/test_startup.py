@@ -9,6 +9,7 @@ from gt_bench.config.params import RunSettings
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.startup import prepare_process
 from tests.conftest import ROOT
+from tests.refusals import refused
 
 pytestmark = pytest.mark.slow
 
@@ -65,5 +66,5 @@ def test_a_run_freezes_what_is_loaded(project, monkeypatch):
 
 
 def test_an_unknown_device_is_an_error_in_params():
-    with pytest.raises(RecipeError, match=r"^params\.yaml: "):
+    with refused(RecipeError, file="params.yaml", place="run.device", value="cuda:99"):
         prepare_process(RunSettings(device="cuda:99"))

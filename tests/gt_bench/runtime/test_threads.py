@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from gt_bench.config.grid import load_grid
+from gt_bench.config.tasks import TASKS
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.threads import DECIDING, computing_with, settle_environment
-from gt_bench.tasks.registry import TASKS
+from gt_bench.store.run_store import Store
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import pack_web
 
@@ -51,7 +52,7 @@ for name in sys.argv[2:]:
     with tempfile.TemporaryDirectory() as store:
         experiment = short_experiment(name, data, Path(store), precision=load_recipe(cell.recipe_path).precision)
         record, _ = experiment.run(experiment.recipe.seeds[0])
-    found[name] = [record["deterministic"]["status"], digest_of(record["deterministic"]), record["measured"]["threads"]]
+    found[name] = [record.run.status, digest_of(record.run.to_disk()), record.measured.threads]
 print("found", json.dumps(found))
 """
 
@@ -112,18 +113,18 @@ def test_a_run_has_the_threads_of_its_recipe_whatever_the_process_has(project):
         try:
             # `prepare_process` would set them too; this tests `Experiment.run`
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("gt_bench.runtime.startup.prepare_process", lambda *_: "as it is")
+                patch.setattr("gt_bench.experiment.train_cell.prepare_process", lambda *_: "as it is")
                 result = train_cell(grid.find("small/web/mlp"), grid, store_root=Path(f"store{number}"))
             assert torch.get_num_threads() == process
         finally:
             torch.set_num_threads(before)
-        (digest,) = result["runs"]
-        record = json.loads(Path(f"store{number}", digest[:2], digest, "record.json").read_text())
-        assert record["measured"]["threads"] == threads
-        found.append(record["deterministic"])
+        (digest,) = result.runs
+        record = Store(f"store{number}").get(digest)
+        assert record.measured.threads == threads
+        found.append(record.run)
     assert found[0] == found[1]
     assert found[2] == found[3]
-    assert found[0]["digests"]["recipe"] != found[2]["digests"]["recipe"]
+    assert found[0].digests.recipe != found[2].digests.recipe
 
 
 def test_the_environment_is_settled_and_threads_wait_asleep(monkeypatch):

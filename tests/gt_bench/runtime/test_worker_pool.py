@@ -42,7 +42,7 @@ def test_every_task_is_done_once_and_as_many_at_once_as_requested(tmp_path, fres
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_one_that_is_killed_or_fails_costs_no_other(fresh):
+def test_a_killed_or_failed_task_stops_no_other(fresh):
     def work(task, tell):
         if task == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -65,7 +65,7 @@ def test_one_that_is_killed_or_fails_costs_no_other(fresh):
     assert (endings["sound"], endings["late"]) == (TaskResult("sound"), TaskResult("late"))
 
 
-def test_where_all_who_could_are_killed_the_rest_is_left():
+def test_tasks_are_left_if_all_workers_are_killed():
     assert run(lambda task, tell: os.kill(os.getpid(), signal.SIGKILL), 2, range(9)).keys() == {0, 1}
 
 
@@ -140,7 +140,7 @@ def test_a_worker_ends_silently_if_nobody_listens(sends):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_nobody_is_left_after_a_stop(number, status):
+def test_no_process_is_left_after_a_stop(number, status):
     pids = []
 
     def work(task, tell):

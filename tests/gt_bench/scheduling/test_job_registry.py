@@ -4,7 +4,7 @@ from gt_bench.scheduling.job_registry import Submitted, register, registered
 from gt_bench.store.run_store import Store
 
 
-def test_what_was_noted_is_read_again_and_a_line_cut_short_names_no_job(tmp_path):
+def test_registered_jobs_are_read_and_an_incomplete_line_is_skipped(tmp_path):
     store = Store(tmp_path)
     assert registered(store) == []
     (tmp_path / "sweep").mkdir()

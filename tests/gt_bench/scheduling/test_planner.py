@@ -9,12 +9,11 @@ import pytest
 from gt_bench.config.grid import Cell, load_grid
 from gt_bench.config.params import Limits
 from gt_bench.forecasting import cache
-from gt_bench.forecasting.cache import Cost
+from gt_bench.forecasting.cache import ForecastCost
 from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import take_part
-from gt_bench.scheduling.planner import Missing, Plan, cheapest_first, has_own_number, jobs_of, longest_first, plan
-from gt_bench.search.optimize import Trials
-from tests.conftest import ROOT
+from gt_bench.scheduling.planner import Missing, Plan, cheapest_first, jobs_of, longest_first, plan
+from gt_bench.search.study import Trials
 
 CELL = "small/web/mlp"
 HOUR = 3600.0
@@ -25,23 +24,31 @@ def measured(monkeypatch):
     """Replace measurements; returns the names of the cells that were measured."""
     names = []
     monkeypatch.setattr(
-        cache, "_measured", lambda cell, grid, data: names.append(cell.cell) or Cost(HOUR, 100.0, search_seconds=HOUR)
+        cache,
+        "_measured",
+        lambda cell, grid, data: names.append(cell.cell) or ForecastCost(HOUR, 100.0, search_seconds=HOUR),
     )
     return names
 
 
 def run(model: str, seconds: float | None = HOUR, seed: int = 0, **changes: object) -> Missing:
     cell = Cell(key=f"s-d-{model}", cell=f"s/d/{model}", dataset="d", model=model, settings="recipes")
-    return replace(Missing(cell, seed, threads=1, cost=Cost(seconds)), **changes)
+    return replace(Missing(cell, seed, threads=1, cost=ForecastCost(seconds)), **changes)
 
 
-SEARCHED = run("searched", searched=False, cost=Cost(1.0, search_seconds=1000.0))
+SEARCHED = run("searched", searched=False, cost=ForecastCost(1.0, search_seconds=1000.0))
+
+
+def own_first(missing: list[Missing]) -> list[Missing]:
+    return cheapest_first(missing, lambda cell: cell.model == "own")
+
+
 ORDERS = {
     longest_first: [
         run("unknown", None), SEARCHED, run("long", 900.0), run("own", 40.0), run("own", 40.0, seed=1),
         run("begun", 100.0, done=0.9), run("short", 1.0),
     ],
-    cheapest_first: [
+    own_first: [
         run("own", 40.0), run("own", 40.0, seed=1), run("own", None, seed=2), run("short", 1.0),
         run("begun", 100.0, done=0.9), run("long", 900.0), SEARCHED, run("unknown", None),
     ],
@@ -49,8 +56,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_runs_are_ordered_by_length_and_own_numbers_come_first_under_a_limit(order, monkeypatch):
-    monkeypatch.setattr("gt_bench.scheduling.planner.has_own_number", lambda cell: cell.model == "own")
+def test_runs_are_ordered_by_length_and_own_numbers_come_first_under_a_limit(order):
     by_name = sorted(ORDERS[order], key=lambda one: one.run)
     assert order(by_name) == ORDERS[order]
 
@@ -90,7 +96,7 @@ def test_data_and_a_search_come_before_the_runs_that_need_them():
     ],
 )
 def test_short_trials_share_a_job(seconds, left, expected):
-    one = run("a", searched=False, cost=Cost(60.0, search_seconds=seconds))
+    one = run("a", searched=False, cost=ForecastCost(60.0, search_seconds=seconds))
     found = jobs_of(whole(one, searches={"s/d/a": Trials(left, 10)}), shared=300)
     assert [(job.trials, job.seconds) for job in found if job.kind == "search"] == expected
     assert [job.number for job in found if job.kind == "search"] == list(range(len(expected)))
@@ -216,17 +222,3 @@ def test_a_damaged_file_of_costs_is_measured_again(project, measured, damage):
     assert plan(cells, grid).missing[0].seconds == HOUR
     assert len(measured) == 2
     assert len(json.loads(path.read_text())) == 1
-
-
-@pytest.mark.parametrize(
-    ("cell", "own"),
-    [
-        ("edge-transformer/texas/edge-transformer", True),
-        ("edge-transformer/texas/gcn", False),
-        ("embedded/chains/mlp", False),
-        ("ppgt/brec/ppgt", True),
-    ],
-)
-def test_whose_method_a_published_number_is_of(cell, own, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert has_own_number(load_grid().find(cell)) is own

@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from gt_bench.config.grid import load_grid
 from gt_bench.forecasting import cache as costs_room
-from gt_bench.forecasting.cache import Cost
+from gt_bench.forecasting.cache import ForecastCost
 from gt_bench.pipeline.train import train_cell
 from gt_bench.scheduling.slurm import Slurm
 from gt_bench.scheduling.slurm_sweep import sweep
@@ -107,12 +107,12 @@ def jobs() -> dict[str, str]:
     return {line["name"].split("/")[-1]: line["id"] for line in lines}
 
 
-def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, monkeypatch):
+def test_results_under_faults_equal_those_of_one_machine(slurm, project, monkeypatch):
     """Run two sweeps at the same time while jobs fail, then another sweep in which a job reaches its time limit.
 
     No partition accepts one cell, no node has the memory for one, the node of one is killed, and one is cancelled.
     """
-    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(60.0, 100.0))
+    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: ForecastCost(60.0, 100.0))
     run = {"checkpoint_seconds": 0.2}
     for row, epochs in (("killed", 4000), ("cancelled", 12000), ("refused", 3), ("huge", 4)):
         project.recipe(row=row, seeds=[0], epochs=epochs, run=run)
@@ -170,7 +170,9 @@ def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, m
 
 def test_workers_on_several_nodes_share_a_search_in_postgresql(slurm, project, database, monkeypatch):  # noqa: F811
     """Run four trials as four jobs; one job is cancelled during its trial and submitted again; then the seed runs."""
-    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(60.0, 100.0, search_seconds=4 * 1000.0))
+    monkeypatch.setattr(
+        costs_room, "_measured", lambda cell, grid, data: ForecastCost(60.0, 100.0, search_seconds=4 * 1000.0)
+    )
     monkeypatch.setenv(STORAGE, database)
     space = {"model.dropout": {"choices": [0.0, 0.1, 0.2, 0.3]}}
     search = {"trials": 4, "sampler": "grid", "pruner": "none", "space": space}

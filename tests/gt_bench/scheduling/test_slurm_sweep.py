@@ -10,16 +10,16 @@ from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
-from gt_bench.config.schema import RecipeError
 from gt_bench.forecasting import cache
-from gt_bench.forecasting.cache import Cost
-from gt_bench.pipeline.tune import take_part
-from gt_bench.scheduling.job import do, sources
+from gt_bench.forecasting.cache import ForecastCost
+from gt_bench.pipeline.do_job import do
 from gt_bench.scheduling.job_registry import Submitted, register
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need
 from gt_bench.scheduling.slurm_sweep import NEVER, sweep
 from gt_bench.store.run_store import Store
+from gt_bench.utils.errors import UserError
+from tests.refusals import refused
 
 CELL = "small/web/mlp"
 
@@ -53,7 +53,7 @@ class Cluster:
             del self.waiting[number]
             if int(number.partition("_")[0]) not in self.loses:
                 with lines.open("a") as file:
-                    do(content, lambda **line: file.write(json.dumps(line) + "\n"), sources())
+                    do(content, lambda **line: file.write(json.dumps(line) + "\n"))
         return found
 
     @property
@@ -64,7 +64,7 @@ class Cluster:
 @pytest.fixture(autouse=True)
 def forecasts(monkeypatch):
     """Forecast an hour and 100 MiB for each run, so that each is a job of its own."""
-    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: Cost(3600.0, 100.0, search_seconds=7200.0))
+    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: ForecastCost(3600.0, 100.0, search_seconds=7200.0))
 
 
 def swept(cluster, *names, at_most=4, **options):
@@ -89,7 +89,7 @@ def test_every_missing_run_is_submitted_once_and_the_store_has_all(project):
 
 
 @pytest.mark.slow
-def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
+def test_queued_jobs_of_another_sweep_are_followed_not_submitted(project):
     project.recipe(seeds=[0, 1])
     cluster = Cluster()
     cluster.waiting["9_0"] = (
@@ -114,7 +114,7 @@ def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
 
 
 @pytest.mark.slow
-def test_no_array_is_larger_than_slurm_takes(project, monkeypatch):
+def test_arrays_respect_the_limit_of_slurm(project, monkeypatch):
     monkeypatch.setattr("gt_bench.scheduling.slurm_sweep.ARRAY", 2)
     project.recipe(seeds=[0, 1, 2, 3, 4])
 
@@ -195,35 +195,6 @@ def trials():
 
 
 @pytest.mark.slow
-def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypatch):
-    """The first job dies during its trial: its worker is gone, but the study lists the trial as running."""
-    project.recipe(seeds=[0], search=SEARCH)
-    grid = load_grid()
-
-    class Dies(Exception):
-        pass
-
-    def killed(*_):
-        raise Dies
-
-    with monkeypatch.context() as patched:
-        patched.setattr("gt_bench.search.optimize._run_trial", killed)
-        with pytest.raises(Dies):
-            take_part(grid.find(CELL), grid, 1)
-    cluster = Cluster(loses=(0,))
-    done, said = swept(cluster)
-    assert done, said
-    assert (
-        f"{CELL} search: job 0_0 ended without a result (cancelled, or its node died); its trial is queued again"
-        in said
-    )
-    # three trials, one of whose jobs was lost and is submitted again in the same sweep
-    assert [content["kind"] for _, content, _ in cluster.submitted] == ["search"] * 4 + ["runs"]
-    assert sorted(row["status"] for row in trials()) == ["killed, queued again", "ok", "ok", "ok"]
-    assert {row["model.dropout"] for row in trials()} == {"0.0", "0.1", "0.2"}
-
-
-@pytest.mark.slow
 def test_a_search_that_does_not_get_on_is_given_up_and_said(project):
     project.recipe(seeds=[0], search=SEARCH)
     cluster = Cluster(loses=(0, 1, 2))
@@ -262,18 +233,17 @@ def test_a_job_that_no_node_can_take_is_reported_once(project):
 
 def test_no_cluster_no_names_and_no_jobs(project, monkeypatch, tmp_path):
     project.recipe()
-    for arguments, says in (
-        (["sweep"], "a sweep of nothing"),
-        (["sweep", "small", "--cluster", "pbs"], "expected slurm or local"),
-        (["sweep", "smal"], "no suite named 'smal'"),
-        (["sweep", "small", "--at-most", "0"], "--at-most 0: give how many jobs"),
-        (["sweep", "small", "--cluster", "local", "--at-most", "0"], "--at-most 0: give how many jobs"),
+    for arguments, place, value in (
+        ([], "", None),
+        (["small", "--cluster", "pbs"], "--cluster", "pbs"),
+        (["smal"], "", "smal"),
+        (["small", "--at-most", "0"], "--at-most", 0),
+        (["small", "--cluster", "local", "--at-most", "0"], "--at-most", 0),
     ):
-        shown = CliRunner().invoke(app, arguments)
-        assert isinstance(shown.exception, RecipeError)
-        assert says in str(shown.exception)
+        with refused(UserError, place=place, value=value):
+            raise CliRunner().invoke(app, ["sweep", *arguments]).exception
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ClusterError, match="Slurm is not available: sbatch is not on the PATH; start Slurm"):
+    with pytest.raises(ClusterError, match="sbatch is not on the PATH"):
         Slurm(Path("store/sweep"))
 
 
@@ -283,7 +253,7 @@ def a_command(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_what_slurm_states_is_reported_in_one_line(project, monkeypatch):
+def test_messages_of_slurm_are_one_line(project, monkeypatch):
     """A controller that does not answer, and an sbatch that rejects a partition or the memory."""
     project.recipe(seeds=[0])
     pytest.importorskip("submitit")
@@ -292,15 +262,12 @@ def test_what_slurm_states_is_reported_in_one_line(project, monkeypatch):
         a_command(commands, name, "exit 0")
     a_command(commands, "scontrol", "echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
-    with pytest.raises(
-        ClusterError,
-        match=r"^Slurm does not answer \(slurm_load_ctl_conf error: .*; check SLURM_CONF .*--cluster local$",
-    ):
+    with pytest.raises(ClusterError, match="Unable to contact slurm controller"):
         Slurm(Path("store/sweep"))
     a_command(commands, "scontrol", "exec sleep 60")
     with monkeypatch.context() as patch:
         patch.setattr("gt_bench.scheduling.slurm.PATIENCE", 0.1)
-        with pytest.raises(ClusterError, match=r"^Slurm does not answer \(scontrol did not answer within 0.1 s\)"):
+        with refused(ClusterError, problem="Slurm does not answer (scontrol did not answer within 0.1 s)"):
             Slurm(Path("store/sweep"))
     a_command(commands, "scontrol", "echo Slurmctld is UP")
     for refusal in ("invalid partition specified: nowhere", "Memory specification can not be satisfied"):

@@ -15,13 +15,8 @@ from gt_bench.tracking.uri import tracking_uri
 from tests.gt_bench.search.cases import CELL, GRID, SPACE, WIDTHS, trials, tune
 
 
-@pytest.fixture
-def no_plots(monkeypatch):
-    monkeypatch.setattr("gt_bench.search.artifacts._plots", lambda *_: None)
-
-
 @pytest.mark.slow
-def test_several_objectives_give_a_pareto_front_and_a_stated_choice(project, no_plots, capsys):
+def test_several_objectives_give_a_pareto_front_and_a_stated_choice(project, capsys):
     import optuna
 
     search = {"trials": 6, "space": WIDTHS, "objectives": ["validation", "parameters"], "sampler": "random"}
@@ -31,10 +26,10 @@ def test_several_objectives_give_a_pareto_front_and_a_stated_choice(project, no_
     rows = trials()
     assert all(row["objective.parameters"] for row in rows)
     summary = search_summary(load_grid().find(CELL))
-    assert summary["objectives"] == ["validation", "parameters"]
+    assert summary.objectives == ["validation", "parameters"]
     backend = optuna.storages.journal.JournalFileBackend("studies/small/web/mlp/journal.log")
     study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
-    assert sorted(one["trial"] for one in summary["pareto"]) == sorted(t.number for t in study.best_trials)
+    assert sorted(one["trial"] for one in summary.pareto) == sorted(t.number for t in study.best_trials)
     assert f"Pareto front (validation, parameters): {len(study.best_trials)} of 6 complete trials" in said
     best = max(float(row["value"]) for row in rows)
     cheapest = min(float(row["objective.parameters"]) for row in rows if float(row["value"]) == best)
@@ -43,10 +38,10 @@ def test_several_objectives_give_a_pareto_front_and_a_stated_choice(project, no_
     assert Path("tuned/small/web/mlp.pareto.png").read_bytes()[:4] == b"\x89PNG"
     assert "plotly" in Path("tuned/small/web/mlp.pareto.html").read_text()[:20_000]
     for record in project.records():
-        assert record["deterministic"]["test"] is None
+        assert record.run.test is None
     grid = load_grid()
     result = train_cell(grid.find(CELL), grid)
-    assert result["search"]["pareto"] == summary["pareto"]
+    assert result.search.pareto == summary.pareto
     # within all of the best value, the smallest model is selected
     project.recipe(search={**search, "select_within": 0.99}, epochs=3)
     before = len(project.records())
@@ -59,12 +54,12 @@ def test_several_objectives_give_a_pareto_front_and_a_stated_choice(project, no_
 
 
 @pytest.mark.slow
-def test_seconds_are_an_objective(project, no_plots):
+def test_seconds_are_an_objective(project):
     search = {"trials": 2, "space": WIDTHS, "objectives": ["validation", "seconds_per_epoch", "parameters"]}
     project.recipe(search=search, epochs=2)
     tune()
     (first, *_) = [row for row in trials() if row["number"] == "0"]
-    measured = {r["measured"]["train_seconds_per_epoch"] for r in project.records()}
+    measured = {r.measured.train_seconds_per_epoch for r in project.records()}
     assert float(first["objective.seconds_per_epoch"]) in measured
     tune()  # the study is complete, and its values are those of the records
 
@@ -85,6 +80,7 @@ def shown(suite: str) -> dict[str, dict]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pictures")
 def test_trials_are_in_an_experiment_of_their_own_and_pictures_with_the_cell(project, monkeypatch):
     project.recipe(search={**GRID, "trials": 2}, run={"tracking": True}, seeds=[0], epochs=2)
     tune()
@@ -105,6 +101,6 @@ def test_trials_are_in_an_experiment_of_their_own_and_pictures_with_the_cell(pro
     assert set(pictures) < set(cell["web mlp"]["artifacts"])
     # a tracking store that is rebuilt from the records is equal
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///again/mlflow.db")
-    complete("small", [result], {r["digest"]: r for r in project.records()}, store=Store())
+    complete("small", [result], {r.digest: r for r in project.records()}, store=Store())
     assert shown("small-search") == searched
     assert shown("small") == cell

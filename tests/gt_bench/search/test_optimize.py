@@ -1,8 +1,7 @@
-"""Several workers share a search, also when one of them is killed."""
+"""Several workers share a search."""
 
 import csv
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.pipeline.tune import tune_cell
-from gt_bench.search.artifacts import search_summary
 from tests.forked import Forked
-from tests.gt_bench.search.cases import CELL, GRID, trials, tune
+from tests.gt_bench.search.cases import GRID, trials, tune
 
 
 def worker(name: str = "log") -> Forked:
@@ -48,25 +46,6 @@ def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project
     records = len(project.records())
     tune()
     assert (trials(), len(project.records())) == (rows, records)
-
-
-@pytest.mark.slow
-def test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left(project):
-    project.recipe(search={**GRID, "trials": 3}, epochs=200)
-    doomed = worker()
-    deadline = time.monotonic() + 120
-    while not list(Path("store").rglob("checkpoint.safetensors")):
-        assert time.monotonic() < deadline
-        assert doomed.is_alive()
-        time.sleep(0.01)
-    doomed.kill()
-    project.recipe(search={**GRID, "trials": 3}, epochs=200)
-    said = worker().end().said
-    rows = trials()
-    assert [row["state"] for row in rows].count("COMPLETE") == 3
-    assert [row["status"] for row in rows].count("killed, queued again") == 1
-    assert finished_trials(said) == 3
-    assert search_summary(load_grid().find(CELL))["used"] == 3
 
 
 @pytest.mark.slow

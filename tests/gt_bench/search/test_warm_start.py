@@ -10,11 +10,6 @@ from gt_bench.search.warm_start import starts_of
 from tests.gt_bench.search.cases import CELL, RANGES, trials, tune
 
 
-@pytest.fixture(autouse=True)
-def _no_plots(monkeypatch):
-    monkeypatch.setattr("gt_bench.search.artifacts._plots", lambda *_: None)
-
-
 @pytest.mark.slow
 def test_first_trials_are_the_recipe_s_own_values_and_those_of_neighbours(project, capsys):
     project.recipe(row="other", dataset="many", **{"optimizer": {"name": "adam", "lr": 0.02}})
@@ -33,7 +28,7 @@ def test_first_trials_are_the_recipe_s_own_values_and_those_of_neighbours(projec
     ]
     assert "warm start: trial 1 has the values of neighbours: small/many/other, recipe" in said
     assert "small/many/outside, recipe: left out: optimizer.lr is 0.5, outside the space" in said
-    assert search_summary(load_grid().find(CELL))["warm_starts"] == 2
+    assert search_summary(load_grid().find(CELL)).warm_starts == 2
     tune()
     assert trials() == rows
     assert "warm start" not in capsys.readouterr().out

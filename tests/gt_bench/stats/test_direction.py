@@ -10,7 +10,7 @@ def one_sided(datasets, each=1):
     return {f"d{n}": [-1.0] * each for n in range(datasets)}
 
 
-def test_all_on_one_side_has_the_smallest_p_value_that_is_possible():
+def test_equal_signs_have_the_smallest_possible_p_value():
     found = direction(one_sided(FEWEST))
     assert (found.numbers, found.worse, found.datasets) == (6, 6, 6)
     assert found.by_dataset == found.sign_p == pytest.approx(2 / 2**6)
@@ -32,7 +32,7 @@ def test_too_few_datasets_equal_numbers_and_none():
         direction(one_sided(MOST + 1))
 
 
-def test_at_equal_truth_it_rejects_in_five_percent_of_cases_however_correlated_a_dataset_is():
+def test_the_level_is_five_percent_for_correlated_datasets():
     rng = np.random.default_rng(0)
     tests, plain = 0, 0
     for _ in range(1000):

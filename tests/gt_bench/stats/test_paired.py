@@ -29,7 +29,7 @@ def test_the_interval_and_p_value_are_those_of_the_paired_t_test():
     assert found.ahead == (differences > 0).sum()
 
 
-def test_what_a_pair_shares_is_in_no_difference():
+def test_effects_common_to_a_pair_cancel():
     first, second = draws(10, 0.05, 0.02, 0.5)
     assert paired(first, second, "max").word == "first"
     assert stats.ttest_ind(first, second).pvalue > 0.5
@@ -42,7 +42,7 @@ def test_smaller_is_better_where_the_metric_states_it():
     assert (turned.word, turned.difference < 0) == ("second", True)
 
 
-def test_so_many_more_pairs_would_decide_and_no_fewer():
+def test_the_number_of_deciding_pairs_is_the_smallest():
     first, second = draws(6, 0.01, 0.02, 0.1, seed=3)
     found = paired(first, second, "max")
     assert found.word == "inconclusive"
@@ -59,7 +59,7 @@ def test_so_many_more_pairs_would_decide_and_no_fewer():
     ("first", "second", "word", "interval", "p"),
     [
         ([0.5], [0.6], TOO_FEW, False, None),
-        ([0.5, 0.6], [0.6, 0.8], TOO_FEW, True, None),
+        ([0.5, 0.6], [0.6, 0.8], TOO_FEW, False, None),
         ([0.5, 0.6], [0.5, 0.6], TOO_FEW, False, None),
         ([0.5] * 5, [0.4] * 5, TOO_FEW, False, None),
         ([0.5] * 5, [0.5] * 5, TOO_FEW, False, None),
@@ -98,11 +98,17 @@ def test_one_example_of_thirty_decides_nothing():
     for count, word in ((2, TOO_FEW), (6, "inconclusive")):
         found = paired([0.5] * count, [0.5 + 1 / 30] * count, "max", examples=ExampleError(error, True), span=1.0)
         assert found.word == word
-        assert found.interval[0] < -1 / 30 < 0 < found.interval[1]
+        assert (found.interval is None) == (word == TOO_FEW)
+    assert found.interval[0] < -1 / 30 < 0 < found.interval[1]
 
 
 def test_no_accuracy_is_above_one():
-    assert paired([1.0, 0.1], [0.0, 0.0], "max", span=1.0).interval[1] == 1.0
+    assert paired([1.0, 0.9, 0.1], [0.0] * 3, "max", span=1.0).interval[1] == 1.0
+
+
+def test_a_value_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="not finite"):
+        paired([0.5, 0.6, math.nan], [0.5] * 3, "max")
 
 
 @pytest.mark.slow

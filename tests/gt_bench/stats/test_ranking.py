@@ -50,6 +50,14 @@ def test_blocks_of_a_dataset_share_its_win():
     assert won.tolist() == [[[0, 0.5, 0], [0.5, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 0, 0], [0, 0, 0]]]
 
 
+def test_models_with_equal_records_have_equal_strengths():
+    """Four models that all beat the first, and each other in a circle: noise of the fit must not order them."""
+    won = np.array([[0, 1, 1, 1, 1], [5, 0, 2, 1, 0], [5, 0, 0, 2, 1], [5, 1, 0, 0, 2], [5, 2, 1, 0, 0]], float)
+    first, *others = ranking.bradley_terry(won)
+    assert len(set(others)) == 1
+    assert first < others[0]
+
+
 def test_the_signed_rank_test_is_exact_with_and_without_ties():
     from scipy.stats import permutation_test, rankdata, wilcoxon
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gt_bench.config.grid import load_grid
-from gt_bench.leaderboard.collect import SHIPPED, gather
+from gt_bench.leaderboard.collect import SHIPPED
+from gt_bench.pipeline.gather import gather
 from gt_bench.provenance.transfer import export_cells, import_cells
 from gt_bench.store.shipped_files import ROOT, file_of, read, shipped_paths
 from gt_bench.utils.paths import INSTALLED, record_file

@@ -11,13 +11,16 @@ import torch
 from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.pack_predictions import pack
 from gt_bench.provenance.transfer import import_records, stored_problems, verify
+from gt_bench.records.run import StoredPredictions
 from gt_bench.store import predictions
 from gt_bench.store.predictions import FILE, PredictionsError, load
 from gt_bench.store.run_store import Store
 from gt_bench.store.shipped_files import read
-from gt_bench.training.trainer import Run
+from tests.gt_bench.cells import changed, records
 from tests.gt_bench.shipping import CELL, export, train
+from tests.refusals import refused
 
 
 def run_settings(project, **settings):
@@ -34,12 +37,12 @@ def test_the_recorded_metrics_follow_from_the_stored_outputs(project):
     project.recipe()
     train()
     for record in project.records():
-        found, run = load(CELL, record, Store()), record["deterministic"]
-        assert found.score("accuracy") == run["test"]
-        assert found.score("accuracy", "val") == run["val"]
+        found, run = load(CELL, record, Store()), record.run
+        assert found.score("accuracy") == run.test
+        assert found.score("accuracy", "val") == run.val
         assert found.parts["test"].output.shape == (20, 3)
         assert found.level == "node"
-        assert record["predictions"]["bytes"] == (Store().folder(record["digest"]) / FILE).stat().st_size
+        assert record.predictions.bytes == (Store().folder(record.digest) / FILE).stat().st_size
 
 
 def test_rows_are_named_by_the_ids_of_the_split(project):
@@ -54,16 +57,16 @@ def test_rows_are_named_by_the_ids_of_the_split(project):
     part = load("small/many/mlp", project.records()[0], Store()).parts["test"]
     assert sorted(part.ids) == packed.split("test").tolist()
     assert list(part.ids) != sorted(part.ids)
-    assert torch.equal(part.labels.flatten(), packed.array("y")[torch.from_numpy(part.ids)].flatten())
+    assert np.array_equal(part.labels.flatten(), packed.array("y")[torch.from_numpy(part.ids)].flatten())
     assert list(part.graph_sizes) == packed.sizes[torch.from_numpy(part.ids)].tolist()
 
 
 def test_no_number_and_no_key_depends_on_them(project):
     run_settings(project)
-    with_them = {record["digest"]: record["deterministic"] for record in project.records()}
+    with_them = {record.digest: record.run for record in project.records()}
     shutil.rmtree("store")
     run_settings(project, predictions=0)
-    without = {record["digest"]: record["deterministic"] for record in project.records()}
+    without = {record.digest: record.run for record in project.records()}
     assert with_them == without
     assert not files()
     recipe = load_recipe(project.recipe(predictions=3.0))
@@ -74,10 +77,9 @@ def test_outputs_above_the_limit_are_left_out_and_the_error_names_the_limit_that
     run_settings(project, predictions=0.0001)
     record = project.records()[0]
     assert not files()
-    with pytest.raises(
-        PredictionsError, match=r"seed 0 has no stored predictions: 0.0 MiB, limit 0.0001 MiB; set `run.pred"
-    ):
+    with refused(PredictionsError, place=CELL, value=0) as error:
         load(CELL, record, Store())
+    assert "`run.predictions: 1`" in error.value.remedy
     project.recipe(run={"predictions": 0.0001}, predictions=1.0)  # the recipe decides
     shutil.rmtree("store")
     train()
@@ -86,14 +88,14 @@ def test_outputs_above_the_limit_are_left_out_and_the_error_names_the_limit_that
 
 def test_a_run_without_them_is_computed_again_when_they_are_required(project):
     run_settings(project, predictions=0)
-    before = {record["digest"]: record["deterministic"] for record in project.records()}
-    with pytest.raises(PredictionsError, match="gt-bench train small/web/mlp --predictions"):
+    before = {record.digest: record.run for record in project.records()}
+    with refused(PredictionsError, place=CELL, value=0):
         load(CELL, project.records()[0], Store())
     run_settings(project)  # by default a stored record counts
     assert not files()
     run_settings(project, require_predictions=True)
     assert len(files()) == 2
-    assert before == {r["digest"]: r["deterministic"] for r in project.records()}
+    assert before == {r.digest: r.run for r in project.records()}
 
 
 def test_outputs_of_other_numbers_than_the_record_are_refused(project):
@@ -103,46 +105,27 @@ def test_outputs_of_other_numbers_than_the_record_are_refused(project):
     record["deterministic"]["epochs"]["train_loss"][0] += 0.5
     del record["checksum"]
     path.write_text(json.dumps(record))
-    with pytest.raises(RecipeError, match="computed again here, the run has other numbers than its record"):
+    with pytest.raises(RecipeError, match="the run has other numbers than its record"):
         run_settings(project, require_predictions=True)
     assert json.loads(path.read_text()) == record
     assert not (path.parent / FILE).exists()
-
-
-def test_a_run_that_is_killed_before_its_record_stores_the_same_outputs_after_it_resumes(project, monkeypatch):
-    project.recipe()
-    train()
-    whole = [path.read_bytes() for path in files()]
-    shutil.rmtree("store")
-    keep = Run._add_validation
-
-    def killed(run):
-        keep(run)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Run, "_add_validation", killed)
-    with pytest.raises(KeyboardInterrupt):
-        train()
-    monkeypatch.setattr(Run, "_add_validation", keep)
-    assert next(Path("store").glob("??/*/checkpoint.*"))
-    train()
-    assert [path.read_bytes() for path in files()] == whole
 
 
 def test_an_edited_file_is_reported_where_it_is_read_and_by_verify(project):
     project.recipe()
     train()
     record = project.records()[0]
-    path = Store().folder(record["digest"]) / FILE
+    path = Store().folder(record.digest) / FILE
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(PredictionsError, match=rf"{path}: has the sha256 .*, but its record has .*; delete it, then"):
+    with refused(PredictionsError, file=str(path)) as error:
         load(CELL, record, Store())
+    assert "has the sha256" in error.value.problem
     assert stored_problems(Store())[0] == [
         f"{path}: has another sha256 than its record: it was edited or damaged; delete the file"
     ]
     path.unlink()
     assert stored_problems(Store())[0] == []
-    with pytest.raises(PredictionsError, match="file not found: predictions of small/web/mlp, seed 0"):
+    with refused(PredictionsError, file=str(path), value=0):
         load(CELL, record, Store())
 
 
@@ -153,10 +136,7 @@ def test_export_and_import_carry_them(trained):
     assert 0 < outputs.stat().st_size < predictions.MAX_SHIPPED
     before, shipped = [one.read_bytes() for one in files()], read(path)
     shutil.rmtree("store")
-    assert (
-        load(CELL, shipped.records[0], Store(), outputs).score("accuracy")
-        == shipped.records[0]["deterministic"]["test"]
-    )
+    assert load(CELL, shipped.records[0], Store(), outputs).score("accuracy") == shipped.records[0].run.test
     assert import_records([shipped]) == (2, 0)
     assert [one.read_bytes() for one in files()] == before
     assert verify([shipped]) == []
@@ -171,8 +151,9 @@ def test_shipped_outputs_that_are_not_those_of_the_records_stop_an_import(traine
     shutil.rmtree("store")
     from gt_bench.store.run_store import StoreError
 
-    with pytest.raises(StoreError, match=rf"nothing is imported:\n{outputs}: .*git checkout"):
+    with refused(StoreError) as error:
         import_records([shipped])
+    assert str(outputs) in error.value.problem
     assert not Path("store").exists()
     assert verify([shipped])
 
@@ -186,27 +167,15 @@ def test_a_file_above_the_limit_is_not_shipped(trained, monkeypatch):
 
 
 def test_a_search_trial_stores_none(project):
-    from gt_bench.experiment.cell import experiment_of, settings_of
+    from gt_bench.config.cell_recipe import settings_of
+    from gt_bench.experiment.cell import experiment_of
 
     project.recipe()
     grid = load_grid()
     cell = grid.find(CELL)
     record, _ = experiment_of(cell, settings_of(cell), grid, Store(), Path("data")).run(0, test=False)
-    assert "predictions" not in record
+    assert record.predictions == StoredPredictions()
     assert not files()
-
-
-def test_a_file_that_is_no_npz_is_reported(project):
-    import hashlib
-
-    project.recipe()
-    train()
-    record = project.records()[0]
-    path = Store().folder(record["digest"]) / FILE
-    path.write_bytes(b"no zip")
-    record["predictions"]["sha256"] = hashlib.sha256(b"no zip").hexdigest()
-    with pytest.raises(PredictionsError, match="not a file of predictions"):
-        load(CELL, record, Store())
 
 
 def test_targets_of_several_tensors_give_the_same_metrics(tmp_path):
@@ -215,19 +184,18 @@ def test_targets_of_several_tensors_give_the_same_metrics(tmp_path):
 
     from gt_bench.tasks.registry import create_task
     from gt_bench.tasks.set_to_graph import Pairs
-    from tests.gt_bench.cells import records
 
     rng = torch.Generator().manual_seed(0)
     sizes = [torch.tensor([3, 2]), torch.tensor([4])]
     outputs = [torch.randn(int((size**2).sum()), generator=rng) for size in sizes]
     targets = [Pairs((torch.rand(len(o), generator=rng) > 0.5).float(), s) for o, s in zip(outputs, sizes, strict=True)]
     loader = SimpleNamespace(order=lambda part: None)
-    content = predictions.pack({"test": (outputs, targets)}, loader, "set-to-graph", None, "graph")
+    content = pack({"test": (outputs, targets)}, loader, "set-to-graph", None, "graph")
     record, store = records()[0], Store(tmp_path)
-    record["predictions"] = predictions.save(store.folder(record["digest"]), content)
+    record = changed(record, predictions=predictions.save(store.folder(record.digest), content).to_disk())
     found = load("a/b/c", record, store)
     expected = create_task("set-to-graph", "f1").evaluate(outputs, targets)["f1"]
     assert found.score("f1") == expected
     assert not np.isnan(expected)
-    with pytest.raises(PredictionsError, match="targets of this task are labels, sizes, not one row per example"):
+    with refused(PredictionsError, value=["labels", "sizes"]):
         _ = found.parts["test"].labels

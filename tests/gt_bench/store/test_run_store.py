@@ -12,34 +12,30 @@ from safetensors.torch import save_file
 
 from gt_bench.store.run_store import Store, StoreError, best_run, curves_reached, run_digest
 from gt_bench.utils import io
-from gt_bench.utils.io import WriteError, write_json
+from gt_bench.utils.io import WriteError
+from tests.gt_bench.cells import ET, changed, make_record
+from tests.refusals import refused
 
-
-def record(digest="ab12", status="ok", **measured):
-    return {
-        "schema": 2,
-        "digest": digest,
-        "deterministic": {"status": status},
-        "measured": {"time_limit_seconds": 10.0, "memory_limit_mib": 100.0, **measured},
-    }
+OK = make_record(ET, 0)
+DIGEST = OK.digest
 
 
 def test_a_record_comes_back_and_its_checkpoint_goes(tmp_path):
     store = Store(tmp_path)
-    with store.lock("ab12"):
-        (store.folder("ab12") / "checkpoint.safetensors").write_bytes(b"x")
-        store.put(record())
-    assert store.get("ab12") == record()
-    assert not list(store.folder("ab12").glob("checkpoint*"))
-    assert list(store.records()) == [record()]
+    with store.lock(DIGEST):
+        (store.folder(DIGEST) / "checkpoint.safetensors").write_bytes(b"x")
+        store.put(OK)
+    assert store.get(DIGEST) == OK
+    assert not list(store.folder(DIGEST).glob("checkpoint*"))
+    assert list(store.records()) == [OK]
     assert store.get("cd34") is None
 
 
 def test_every_part_of_the_key_decides_the_digest():
-    parts = {"data": "d", "encodings": "e"}
+    parts = OK.run.digests
     base = {"recipe": {"a": 1}, "seed": 0, "split": 0, "digests": parts, "versions": {"model": 1, "trainer": 1}}
     digests = {run_digest(**base), run_digest(**base, test=False)}
-    others = [parts | {"data": "x"}, parts | {"encodings": "x"}, parts | {"files": "x"}, parts | {"modified": "x"}]
+    others = [changed(parts, **{name: "0" * 64}) for name in ("data", "encodings", "files", "modified")]
     changes = [
         ("recipe", {"a": 2}),
         ("seed", 1),
@@ -49,7 +45,7 @@ def test_every_part_of_the_key_decides_the_digest():
     ]
     digests |= {run_digest(**base | {key: value}) for key, value in changes}
     assert len(digests) == 10
-    assert run_digest(**base | {"digests": parts | {"recipe": "x"}}) == run_digest(**base), (
+    assert run_digest(**base | {"digests": changed(parts, recipe="0" * 64)}) == run_digest(**base), (
         "the recipe itself is in the key"
     )
 
@@ -66,44 +62,48 @@ def test_every_part_of_the_key_decides_the_digest():
         ("oom", {"time_limit": None, "memory_limit": 101.0}, False),
     ],
 )
-def test_what_a_higher_limit_may_change_is_not_settled(tmp_path, status, limits, settled):
+def test_runs_that_a_higher_limit_may_change_are_not_settled(tmp_path, status, limits, settled):
     store = Store(tmp_path)
-    store.put(record(status=status))
-    assert (store.settled("ab12", **limits) is not None) is settled
+    limited = {"time_limit_seconds": 10.0, "memory_limit_mib": 100.0}
+    store.put(changed(make_record(ET, 0), run={"status": status}, measured=limited, checksum=None))
+    assert (store.settled(DIGEST, **limits) is not None) is settled
 
 
 def test_a_damaged_record_names_its_file(tmp_path):
     store = Store(tmp_path)
-    path = store.put(record())
-    path.write_text(path.read_text()[:20])
-    with pytest.raises(StoreError, match="record.json: not a record .* delete the file"):
-        store.get("ab12")
-    path.write_text("[]")
-    with pytest.raises(StoreError, match="not a record"):
-        store.get("ab12")
-    path.write_text('{"digest": "other"}')
-    with pytest.raises(StoreError, match="contains the record of other"):
-        store.get("ab12")
+    path = store.put(OK)
+    for content, problem in (
+        (path.read_text()[:20], "Unterminated string"),
+        ("[]", "is []"),
+        (json.dumps(make_record(ET, 1).to_disk()), "contains the record of"),
+    ):
+        path.write_text(content)
+        with refused(StoreError, file=str(path)) as error:
+            store.get(DIGEST)
+        assert problem in error.value.problem
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
-def test_a_full_disk_leaves_everything_as_it_was(tmp_path, monkeypatch, code):
+@pytest.mark.parametrize(
+    ("code", "problem"), [(errno.ENOSPC, "the disk is full"), (errno.EACCES, "cannot be written (Permission denied)")]
+)
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path, monkeypatch, code, problem):
     store = Store(tmp_path)
-    store.put(record())
-    checkpoint = store.folder("ab12") / "checkpoint.safetensors"
+    store.put(OK)
+    checkpoint = store.folder(DIGEST) / "checkpoint.safetensors"
     checkpoint.write_bytes(b"state")
 
     def full(handle):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(io.os, "fsync", full)
-    with pytest.raises(WriteError, match="disk is full" if code == errno.ENOSPC else "cannot be written") as error:
-        store.put(record(status="diverged"))
-    assert "record.json" in str(error.value)
+    with refused(WriteError) as error:
+        store.put(make_record(ET, 0, status="diverged"))
+    assert error.value.file.endswith("record.json")
+    assert problem in error.value.problem
     monkeypatch.undo()
-    assert store.get("ab12") == record()
+    assert store.get(DIGEST) == OK
     assert checkpoint.read_bytes() == b"state"
-    assert sorted(p.name for p in store.folder("ab12").iterdir()) == ["checkpoint.safetensors", "record.json"]
+    assert sorted(p.name for p in store.folder(DIGEST).iterdir()) == ["checkpoint.safetensors", "record.json"]
 
 
 def test_a_store_that_cannot_be_written_is_named(tmp_path, monkeypatch):
@@ -111,41 +111,28 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     store = Store(tmp_path)
-    with store.lock("ab12"), store.lock("cd34"):
+    with store.lock(DIGEST), store.lock("cd34"):
         pass
     monkeypatch.setattr(FileLock, "acquire", refuses)
-    with (
-        pytest.raises(WriteError, match="lock: cannot be written .Read-only file system.; fix this"),
-        store.lock("ab12"),
-    ):
+    with refused(WriteError) as error, store.lock(DIGEST):
         pass
+    assert error.value.file.endswith("lock")
     monkeypatch.setattr(Path, "mkdir", refuses)
-    with (
-        pytest.raises(WriteError, match="ab12: cannot be written .Read-only file system.; fix this"),
-        store.lock("ab12"),
-    ):
+    with refused(WriteError, file=str(store.folder(DIGEST))), store.lock(DIGEST):
         pass
-
-
-def test_json_is_replaced_not_rewritten(tmp_path):
-    path = tmp_path / "a.json"
-    write_json(path, {"a": 1})
-    before = path.stat().st_ino
-    write_json(path, {"a": 2})
-    assert path.stat().st_ino != before
 
 
 # the best run of a cell
 
 
 def run(val, status="ok", direction="max", test=0.0):
-    return {"deterministic": {"status": status, "val": val, "direction": direction, "test": test}}
+    return changed(OK, run={"status": status, "val": val, "direction": direction, "test": test})
 
 
 @pytest.mark.parametrize(("direction", "best"), [("max", 0.9), ("min", 0.1)])
 def test_the_best_run_is_chosen_on_validation_and_never_on_test(direction, best):
     runs = [run(val, direction=direction, test=1 - val if direction == "max" else val) for val in (0.5, 0.9, 0.1)]
-    assert best_run(runs)["deterministic"]["val"] == best
+    assert best_run(runs).run.val == best
 
 
 def test_of_equal_runs_the_first_is_the_best():

@@ -3,11 +3,12 @@ import yaml
 
 from gt_bench.claims.evaluate import claims_of
 from gt_bench.config.grid import load_grid
-from gt_bench.config.schema import RecipeError
 from gt_bench.config.suite import load_suite
 from gt_bench.papers.published import published_of
 from gt_bench.suites.check import suite_problems
 from gt_bench.suites.new import new_suite
+from gt_bench.utils.paths import SuiteError
+from tests.refusals import refused
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +19,7 @@ def _elsewhere(tmp_path, monkeypatch):
 @pytest.mark.parametrize("title", ["Plain", 'A "quoted": title', "back\\slash # and a comment"])
 def test_the_skeleton_is_valid_as_it_is(tmp_path, title):
     files = new_suite("my-paper", title, "Doe & Roe: two authors")
-    suite = load_suite("my_paper")
+    suite = load_suite("my-paper")
     assert (suite.title, suite.authors, suite.is_paper) == (title, "Doe & Roe: two authors", True)
     assert published_of("my-paper") == []
     assert claims_of("my-paper", tmp_path / "suites/my-paper") == []
@@ -43,14 +44,7 @@ def test_a_suite_that_is_no_paper_has_no_numbers(tmp_path):
     assert suite_problems("mine", load_grid()) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("hot", "suite 'hot' already exists"),
-        ("My Paper", "invalid name of a suite"),
-        ("../up", "invalid name of a suite"),
-    ],
-)
-def test_a_name_that_cannot_be_is_an_error(name, says):
-    with pytest.raises(RecipeError, match=says):
+@pytest.mark.parametrize("name", ["hot", "My Paper", "../up"])
+def test_a_name_that_cannot_be_is_an_error(name):
+    with refused(SuiteError, value=name):
         new_suite(name)

@@ -11,6 +11,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.data.registry import get_spec
 from gt_bench.tasks.registry import create_task
 from tests.gt_bench.runs import assert_resumes, experiment
+from tests.refusals import refused
 
 MODEL = {
     "name": "tokengt-attention", "hidden_dim": 16, "head_dim": 4, "num_heads": 16, "input_linear": True,
@@ -70,12 +71,12 @@ def plain_errors(attention: torch.Tensor, tuples: list[tuple[int, int]]) -> list
 def test_a_run_keeps_its_last_epoch_and_resumes(changes, tmp_path):
     name = pack_graphs(tmp_path)
     record, _ = assert_resumes(tmp_path, name, **(LAST | changes))
-    assert record["best_epoch"] == len(record["epochs"]["epoch"])
-    assert record["val"] == record["epochs"]["val"][-1]
-    assert record["epochs"]["train_loss"][-1] < record["epochs"]["train_loss"][0]
-    assert record["epochs"]["lr"][:2] == pytest.approx([0.0, 3e-3 * 2 / 3])  # two steps an epoch, three of warm-up
-    assert record["recipe"]["select"] == "last"
-    assert {f"squared-error/{i}" for i in range(15)} < record["test_metrics"].keys()
+    assert record.best_epoch == len(record.epochs["epoch"])
+    assert record.val == record.epochs["val"][-1]
+    assert record.epochs["train_loss"][-1] < record.epochs["train_loss"][0]
+    assert record.epochs["lr"][:2] == pytest.approx([0.0, 3e-3 * 2 / 3])  # two steps an epoch, three of warm-up
+    assert record.recipe["select"] == "last"
+    assert {f"squared-error/{i}" for i in range(15)} < record.test_metrics.keys()
 
 
 @pytest.mark.slow
@@ -96,9 +97,9 @@ def test_the_number_is_the_sum_of_squares_over_rows_and_columns(tmp_path):
         with torch.no_grad():
             errors.append(plain_errors(run.model(batch)[0], tuples))
     by_head = torch.tensor(errors, dtype=torch.float64).mean(0)
-    assert record["test"] == pytest.approx(by_head.mean().item(), rel=1e-5)  # the run is in float32
+    assert record.test == pytest.approx(by_head.mean().item(), rel=1e-5)  # the run is in float32
     for i, value in enumerate(by_head.tolist()):
-        assert record["test_metrics"][f"squared-error/{i}"] == pytest.approx(value, rel=1e-4, abs=1e-5)
+        assert record.test_metrics[f"squared-error/{i}"] == pytest.approx(value, rel=1e-4, abs=1e-5)
 
 
 def test_every_seed_has_graphs_of_its_own(tmp_path):
@@ -131,5 +132,5 @@ def test_the_stored_epoch_counts_in_a_digest_only_where_it_is_the_last():
 @pytest.mark.slow
 def test_nothing_but_attention_fits(tmp_path):
     name = pack_graphs(tmp_path)
-    with pytest.raises(RecipeError, match="requires attention; models that support it: tokengt-attention"):
+    with refused(RecipeError, place="model.name", remedy="models that support it: tokengt-attention"):
         experiment(tmp_path, name, model={"name": "s2g"})

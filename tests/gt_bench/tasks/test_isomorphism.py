@@ -11,6 +11,7 @@ from gt_bench.tasks.isomorphism import compare, relabel
 from gt_models import GraphBatch, create_model
 from tests.gt_bench import runs
 from tests.gt_bench.conftest import header_of
+from tests.refusals import refused
 
 ROOK = nx.convert_node_labels_to_integers(nx.line_graph(nx.complete_bipartite_graph(4, 4)))
 STEPS = [(0, 1), (1, 0), (1, 1)]
@@ -64,12 +65,12 @@ def test_models_separate_what_their_class_separates(experiment, name):
     record, _ = experiment(model=model, encodings=encodings).run(
         0, on_epoch=lambda epoch, values: seen.append(values["distinguished"])
     )
-    run = record["deterministic"]
-    assert (run["status"], run["test"]) == ("ok", 10 - len(same))
-    assert run["epochs"]["distinguished"] == seen == sorted(seen)
-    assert run["test_metrics"]["accuracy"] == pytest.approx(1 - len(same) / 10)
-    assert run["test_metrics"]["noise"] < 1e-10
-    assert run["parameters"] > 0
+    run = record.run
+    assert (run.status, run.test) == ("ok", 10 - len(same))
+    assert run.epochs["distinguished"] == seen == sorted(seen)
+    assert run.test_metrics["accuracy"] == pytest.approx(1 - len(same) / 10)
+    assert run.test_metrics["noise"] < 1e-10
+    assert run.parameters > 0
 
 
 @pytest.mark.slow
@@ -77,9 +78,9 @@ def test_the_same_seed_gives_the_same_record(experiment):
     model, encodings, _ = MODELS["ppgt"]
     one, other = (experiment(model=model, encodings=encodings, batch={"graphs": graphs}) for graphs in (2, 2))
     first, _ = one.run(0)
-    assert one.store.folder(first["digest"]).exists()
-    (one.store.folder(first["digest"]) / "record.json").unlink()
-    assert other.run(0)[0]["deterministic"] == first["deterministic"]
+    assert one.store.folder(first.digest).exists()
+    (one.store.folder(first.digest) / "record.json").unlink()
+    assert other.run(0)[0].run == first.run
 
 
 def test_relabelling_moves_features_and_edges_together():
@@ -111,7 +112,7 @@ def test_a_model_that_is_not_invariant_distinguishes_nothing():
 
 
 def test_single_precision_is_refused(experiment):
-    with pytest.raises(RecipeError, match="float64"):
+    with refused(RecipeError, file="recipe.yaml", place="precision", value="float32"):
         experiment(model=MODELS["gcn"][0], precision="float32").run(0)
 
 

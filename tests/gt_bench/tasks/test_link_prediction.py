@@ -9,13 +9,14 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.custom.dataset import METRICS
+from gt_bench.config.tasks import METRICS
 from gt_bench.store.predictions import load
 from gt_bench.tasks.link_prediction import Negatives, hits, mean_reciprocal_rank, ranks
 from gt_bench.tasks.registry import create_task
 from gt_models.encodings import compute
 from tests.gt_bench.custom_data import packed as pack_source
 from tests.gt_bench.runs import assert_resumes, experiment
+from tests.refusals import refused
 
 BATCH = {"edges": 20, "negatives": 2}
 LINKS = {
@@ -259,9 +260,9 @@ def test_several_graphs_have_negatives_within_a_graph(tmp_path):
 def test_a_run_that_is_killed_resumes_to_the_same_record_and_keeps_its_predictions(tmp_path):
     prepare(tmp_path, split=codes(ring_of_cliques(), HELD))
     record, run = assert_resumes(tmp_path, "cliques", **LINKS)
-    assert record["metric"] == "mrr"
-    assert record["recipe"]["head"] == {"name": "product", "dim": 6, "layers": 2, "dropout": 0.0}
-    assert record["recipe"]["batch"].items() >= BATCH.items()
+    assert record.metric == "mrr"
+    assert record.recipe["head"] == {"name": "product", "dim": 6, "layers": 2, "dropout": 0.0}
+    assert record.recipe["batch"].items() >= BATCH.items()
     whole = experiment(tmp_path, "cliques", "whole", **LINKS)
     stored = whole.store.get(whole.digest(0))
     found = load("tried/cliques/gcn", stored, whole.store)
@@ -269,12 +270,12 @@ def test_a_run_that_is_killed_resumes_to_the_same_record_and_keeps_its_predictio
     part = found.parts["test"]
     assert part.output.shape == (4, 10)
     assert part.example_ids.tolist() == whole.packed.split("test").tolist()
-    assert found.score("mrr") == pytest.approx(record["test"])
-    assert found.score("mrr", "val") == pytest.approx(record["val"])
+    assert found.score("mrr") == pytest.approx(record.test)
+    assert found.score("mrr", "val") == pytest.approx(record.val)
     assert 0 <= found.score("hits@5") <= 1
     batch = next(run.loader.evaluation("test"))[0]
     with torch.no_grad():
-        torch.testing.assert_close(run.model.eval()(batch).view(4, 10), part.output)
+        torch.testing.assert_close(run.model.eval()(batch).view(4, 10), torch.from_numpy(part.output))
 
 
 def test_the_identity_of_a_run_has_all_that_its_numbers_depend_on(tmp_path):
@@ -302,30 +303,35 @@ def test_saved_weights_are_loaded_with_their_head(tmp_path):
     prepare(tmp_path)
     run = experiment(tmp_path, "cliques", **LINKS | {"keep_weights": True, "head": {"name": "concat", "dim": 6}})
     record, _ = run.run(0)
-    model = load_trained(run.store.folder(record["digest"]))
+    model = load_trained(run.store.folder(record.digest))
     batch = next(run.loader(0).evaluation("test"))[0]
     with torch.no_grad():
         scores = model(batch).view(batch.y.shape)
-    assert mean_reciprocal_rank(scores) == pytest.approx(record["deterministic"]["test"])
+    assert mean_reciprocal_rank(scores) == pytest.approx(record.run.test)
     assert model.head.symmetric
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "place", "problem"),
     [
-        ({"head": None}, "head: missing; 'cliques' has targets of edges"),
-        ({"batch": {"edges": 20}}, "the task link-prediction requires batch.negatives"),
-        ({"batch": BATCH | {"edges": None, "parts": 2}},
-         "batch.parts: a step of the task link-prediction uses all graphs"),
-        ({"loss": "cross-entropy"}, "loss 'cross-entropy' is not one of this task's: bce"),
-        ({"model": {"name": "ppgn", "hidden_dim": 4}}, "requires embeddings of nodes for its edges"),
-        ({"processes": 2}, "batch.edges does not support"),
+        ({"head": None}, "head", "missing"),
+        ({"batch": {"edges": 20}}, "batch.negatives", "requires the number of negatives"),
+        ({"batch": BATCH | {"edges": None, "parts": 2}}, "batch.parts", "uses all graphs"),
+        ({"loss": "cross-entropy"}, "dataset 'cliques'", "loss 'cross-entropy'"),
+        ({"model": {"name": "ppgn", "hidden_dim": 4}}, "model.name", "'ppgn' predicts at level graph"),
     ],
-)  # fmt: skip
-def test_recipes_that_do_not_fit(tmp_path, changes, says):
+)
+def test_recipes_that_do_not_fit(tmp_path, changes, place, problem):
     prepare(tmp_path)
-    with pytest.raises((RecipeError, ValueError), match=says):
+    with refused(RecipeError, place=place) as error:
         experiment(tmp_path, "cliques", **LINKS | changes).run(0)
+    assert problem in error.value.problem
+
+
+def test_processes_do_not_share_the_edges_of_a_step(tmp_path):
+    prepare(tmp_path)
+    with pytest.raises(ValueError, match="2 processes share .* batch.edges does not support"):
+        experiment(tmp_path, "cliques", **LINKS | {"processes": 2})
 
 
 def test_every_metric_of_the_data_is_one_of_the_task():

@@ -43,7 +43,7 @@ def precision_by_steps(output, target):
         ("f1-micro", 4 / 7),
     ],
 )
-def test_of_classes(name, expected):
+def test_metrics_of_classes(name, expected):
     assert value(name, PREDICTED, TARGET) == pytest.approx(expected, abs=1e-12)
     assert value(name, PREDICTED, TARGET[:, None]) == pytest.approx(expected, abs=1e-12)
 
@@ -76,7 +76,7 @@ def test_average_precision_of_one_class_is_no_number(label):
 
 
 @pytest.mark.parametrize(("name", "by_hand"), [("roc-auc", area_by_pairs), ("ap", precision_by_steps)])
-def test_of_labels_is_the_mean_of_columns_without_unlabelled_entries_and_one_valued_columns(name, by_hand):
+def test_metrics_of_labels_are_means_over_labelled_columns(name, by_hand):
     nan = torch.nan
     output = torch.tensor([[0.9, 3.0, 1.0], [0.1, -1.0, 2.0], [0.8, 0.5, 3.0], [0.3, 2.0, 4.0]])
     target = torch.tensor([[1.0, nan, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, nan]])
@@ -87,7 +87,7 @@ def test_of_labels_is_the_mean_of_columns_without_unlabelled_entries_and_one_val
 
 
 @pytest.mark.parametrize(("name", "expected"), [("mae", (1 + 0 + 2 + 5) / 4), ("mse", (1 + 0 + 4 + 25) / 4)])
-def test_of_numbers(name, expected):
+def test_metrics_of_numbers(name, expected):
     output, target = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([2.0, 2.0, 1.0, -1.0])
     assert value(name, output, target) == expected
     assert value(name, output[:, :1], torch.tensor([1.0, 3.0])) == 0  # [N, 1] and [N] must not be broadcast to [N, N]
@@ -122,7 +122,7 @@ def test_where_a_metric_is_undefined(metric, target, reason):
     assert why_undefined(metric, torch.tensor(target)) == reason
 
 
-def test_of_two_classes():
+def test_metrics_of_two_classes():
     logits = torch.tensor([[0.0, 1.0], [2.0, 0.5], [0.0, 0.2], [1.0, 1.9], [0.0, -1.0]])
     target = torch.tensor([1, 0, 1, 0, 0])
     for shape in (target, target[:, None]):

@@ -11,6 +11,7 @@ from gt_bench.tasks.set_to_graph import Pairs, edge_scores, partition_scores
 from tests.gt_bench.conftest import header_of
 from tests.gt_bench.runs import assert_resumes, experiment
 from tests.gt_bench.tasks import reference_set_to_graph as plain
+from tests.refusals import refused
 
 SIZES = [5, 1, 8, 2, 6]
 
@@ -169,7 +170,7 @@ def test_a_run_learns_resumes_and_tests_what_it_states(partition, model, tmp_pat
     pack_sets(tmp_path, partition)
     changes = {"model": model, "loss": "bce-f1" if partition else "bce", "batch": {"graphs": 4}, "epochs": 6}
     record, run = assert_resumes(tmp_path, "sets", **changes)
-    curve = record["epochs"]["train_loss"]
+    curve = record.epochs["train_loss"]
     assert curve[-1] < curve[0]
     # test metrics computed set by set from the tested weights
     run.model.eval()
@@ -182,9 +183,9 @@ def test_a_run_learns_resumes_and_tests_what_it_states(partition, model, tmp_pat
             groups = truth.argmax(1).tolist()
             scores.append(plain.partition_scores(logits, groups) if partition else plain.edge_scores(logits, truth))
     for name in scores[0]:
-        assert record["test_metrics"][name] == pytest.approx(np.mean([s[name] for s in scores]), abs=1e-9), name
-    assert record["test"] == record["test_metrics"][record["metric"]]
-    assert ("f1@jets-b" in record["test_metrics"]) == partition
+        assert record.test_metrics[name] == pytest.approx(np.mean([s[name] for s in scores]), abs=1e-9), name
+    assert record.test == record.test_metrics[record.metric]
+    assert ("f1@jets-b" in record.test_metrics) == partition
 
 
 @pytest.mark.slow
@@ -194,10 +195,10 @@ def test_other_precisions_train(partition, precision, tmp_path):
     pack_sets(tmp_path, partition)
     changes = {"loss": "bce-f1" if partition else "bce", "batch": {"graphs": 4}, "epochs": 1, "precision": precision}
     record, _ = experiment(tmp_path, "sets", model={"name": "s2g", "set_dims": [8], "pair_dims": [8]}, **changes).run(0)
-    assert record["deterministic"]["status"] == "ok"
+    assert record.run.status == "ok"
 
 
 def test_a_loss_of_another_task_is_refused(tmp_path):
     pack_sets(tmp_path)
-    with pytest.raises(RecipeError, match="loss 'l1' is not one of this task's: bce, bce-f1"):
+    with refused(RecipeError, place="dataset 'sets'"):
         experiment(tmp_path, "sets", model=HOT, loss="l1")

@@ -30,7 +30,7 @@ def checked(monkeypatch, update: bool = False) -> str | None:
     [
         ({"model": {"name": "mpl"}}, "did you mean 'mlp'"),
         ({"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 0}}, "at least one layer, not 0"),
-        ({"model": {"name": "mlp", "hidden_dim": 8, "depth": 3}}, "unknown key 'model.depth'"),
+        ({"model": {"name": "mlp", "hidden_dim": 8, "depth": 3}}, "model.depth: unknown key"),
         ({"batch": {"graphs": 4}}, "'web' is one graph"),
         ({"loss": "bce"}, "loss 'bce' is not one of this task's"),
         ({"model": {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}}, "laplacian_eigenvectors"),

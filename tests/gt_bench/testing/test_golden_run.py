@@ -11,7 +11,7 @@ import torch
 
 from gt_bench.config.recipe import load_recipe
 from gt_bench.experiment.golden_values import shortened
-from gt_bench.testing import golden_run
+from gt_bench.testing import golden_run, measures
 from gt_bench.testing.golden_run import Computed
 from gt_bench.utils.paths import recipe_file
 from gt_models import create_model
@@ -71,7 +71,7 @@ def test_a_factor_of_a_small_gradient_counts_as_much_as_that_of_a_large_one():
     def summary(*factors: float) -> float:
         for parameter, gradient, factor in zip(model.parameters(), gradients, factors, strict=True):
             parameter.grad = gradient * factor
-        return golden_run._gradient(model)
+        return measures.gradient(model)
 
     rows = 4 + 4 + 2 + 2
     before = summary(1e-5, 1, 1, 1)
@@ -80,7 +80,7 @@ def test_a_factor_of_a_small_gradient_counts_as_much_as_that_of_a_large_one():
     assert summary(0, 1, 1, 1) == pytest.approx(summary(1e-17, 1, 1, 1), rel=1e-9), "rounding in place of 0"
 
 
-def test_what_a_miniature_is_too_small_for(grid):
+def test_a_miniature_has_at_most_two_parts(grid):
     for given, taken in (({"parts": 25}, 2), ({"parts": 1}, 1)):
         grid.recipe(batch=given)
         assert shortened(load_recipe(recipe_file(CELL))).batch.parts == taken
@@ -103,7 +103,7 @@ def test_every_phase_is_trained_and_the_best_weights_are_loaded(grid):
     assert "polynormer_attention" in outcome.entry["operations"]
 
 
-def test_what_a_cell_starts_from_is_run_before_it(grid):
+def test_the_source_of_a_cell_is_run_before_it(grid):
     grid.recipe(row="first", keep_weights=True)
     grid.recipe(start={"cell": "small/web/first", "load": "all"})
     assert one().error is None

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from gt_bench.records.cell import CellResult
+from gt_bench.records.run import RunRecord
 from gt_bench.tracking.live import Live
 from gt_bench.tracking.mirror import Mirror
 from gt_bench.tracking.sync import complete
@@ -56,7 +58,7 @@ def world():
     et = [make_record(ET, 0, test=0.6), make_record(ET, 1, test=0.7)]
     gcn = [make_record(GCN, 0, "diverged"), make_record(GCN, 1, "oom", epochs=0)]
     results = [make_result(ET, et), make_result(GCN, gcn, method="GCN"), without_data("edge-transformer/texas/gcn")]
-    return SimpleNamespace(results=results, by_cell={ET: et, GCN: gcn}, records={r["digest"]: r for r in et + gcn})
+    return SimpleNamespace(results=results, by_cell={ET: et, GCN: gcn}, records={r.digest: r for r in et + gcn})
 
 
 def snapshot(uri: str, suite: str = SUITE, artifacts: Path | None = None) -> dict:
@@ -99,40 +101,40 @@ def rebuilt(empty, world, tmp_path_factory):
         return snapshot(f"sqlite:///{path}")
 
 
-def cell_of(result: dict) -> SimpleNamespace:
+def cell_of(result: CellResult) -> SimpleNamespace:
     return SimpleNamespace(
-        **{k: result[k] for k in ("cell", "suite", "dataset", "model")}, key=result["cell"].replace("/", "-")
+        **{k: getattr(result, k) for k in ("cell", "suite", "dataset", "model")}, key=result.cell.replace("/", "-")
     )
 
 
-def open_(result: dict, record: dict, live: Live) -> None:
-    digest = record["deterministic"]["digests"]["data"]
-    Live.__init__(live, cell_of(result), result["recipe"], {"name": result["dataset"], "digest": digest}, after=0)
+def open_(result: CellResult, record: RunRecord, live: Live) -> None:
+    digest = record.run.digests.data
+    Live.__init__(live, cell_of(result), result.recipe, {"name": result.dataset, "digest": digest}, after=0)
 
 
-def start(result: dict, record: dict) -> Live:
+def start(result: CellResult, record: RunRecord) -> Live:
     live = Live.__new__(Live)
     open_(result, record, live)
     return live
 
 
-def train(live: Live, record: dict, epochs: range | None = None, begins: bool = True) -> None:
+def train(live: Live, record: RunRecord, epochs: range | None = None, begins: bool = True) -> None:
     """Send the messages of one run to `live`, as the training stage does."""
-    run = record["deterministic"]
+    run = record.run
     if begins:
-        live.start_seed(run["seed"], record["digest"])
-    curves = run["epochs"]
+        live.start_seed(run.seed, record.digest)
+    curves = run.epochs
     for i, epoch in enumerate(curves["epoch"]):
         if epochs is None or epoch in epochs:
             live.log_epoch(
-                record["digest"], epoch, {k: v[i] for k, v in curves.items() if k != "epoch" and v[i] is not None}
+                record.digest, epoch, {k: v[i] for k, v in curves.items() if k != "epoch" and v[i] is not None}
             )
 
 
 class Told(Live):
     """A `Live` without a second process: `lines` has what would go through the pipe."""
 
-    def __init__(self, result: dict, record: dict):
+    def __init__(self, result: CellResult, record: RunRecord):
         self.lines: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(subprocess, "Popen", lambda *_, **__: SimpleNamespace(wait=lambda _: 0, stdin=None))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from gt_bench.records.run import RunRecord
 from gt_bench.tracking.figures import learning_curves
 from tests.gt_bench.cells import records
 
@@ -13,7 +14,8 @@ def test_curves_are_drawn_the_same_each_time_also_for_a_run_that_failed():
     runs = records(failed=("diverged",))
     picture = learning_curves("a cell", runs)
     assert picture.startswith(b"\x89PNG")
-    assert picture == learning_curves("a cell", json.loads(json.dumps(runs)))
+    read = [RunRecord.from_disk(json.loads(json.dumps(one.to_disk()))) for one in runs]
+    assert picture == learning_curves("a cell", read)
     assert picture != learning_curves("a cell", runs[:2])
     from matplotlib import style
 

@@ -1,7 +1,6 @@
 """No tracking store can affect training: it waits for nothing, and a store that cannot be used costs one warning."""
 
 import os
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -40,17 +39,8 @@ def assert_harmless(capfd, world, uri: str, *, during=None, seconds: float = 300
 def test_a_server_that_is_down_costs_one_warning(world, monkeypatch, capfd):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     assert_harmless(capfd, world, "http://127.0.0.1:9")
-    with pytest.raises(TrackingError, match=r"127\.0\.0\.1"):
+    with pytest.raises(TrackingError, match="http://127.0.0.1:9/"):
         complete(SUITE, world.results, world.records)
-
-
-@pytest.mark.slow
-def test_a_server_that_never_answers_costs_one_warning(world, monkeypatch, capfd):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        uri = f"http://127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-        assert "timed out" in assert_harmless(capfd, world, uri).lower()
 
 
 @pytest.mark.slow
@@ -77,7 +67,7 @@ def test_a_store_that_dies_midway_costs_one_warning_and_is_completed_later(store
 def test_a_short_cell_has_no_process_that_tracks(world, monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
     result, records = world.results[0], world.by_cell[ET]
-    live = Live(cell_of(result), result["recipe"], {"name": "cornell", "digest": "0" * 64})
+    live = Live(cell_of(result), result.recipe, {"name": "cornell", "digest": "0" * 64})
     train(live, records[0])
     live.finish_seed(records[0])
     live.close(result, records)

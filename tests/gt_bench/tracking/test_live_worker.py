@@ -1,16 +1,11 @@
 """Live tracking gives the same content as tracking from records, also if the training was killed and resumed."""
 
-import http.server
-import json
-import threading
-
 import pytest
 
-from gt_bench.tracking.live import WARNED
 from gt_bench.tracking.live_worker import follow
 from gt_bench.tracking.mirror import Mirror
 from gt_bench.tracking.sync import complete
-from tests.gt_bench.cells import make_record, make_result
+from tests.gt_bench.cells import changed, make_record, make_result
 from tests.gt_bench.tracking.conftest import ET, SUITE, Told, snapshot, start, train
 
 pytestmark = pytest.mark.slow
@@ -19,7 +14,7 @@ pytestmark = pytest.mark.slow
 def test_live_equals_rebuilt(store, world, rebuilt):
     uri = store("live")
     for result, make in zip(world.results[:2], (start, Told)):
-        records = world.by_cell[result["cell"]]
+        records = world.by_cell[result.cell]
         live = make(result, records[0])
         for record in records:
             train(live, record)
@@ -31,19 +26,6 @@ def test_live_equals_rebuilt(store, world, rebuilt):
     assert live == {k: v for k, v in rebuilt.items() if "texas" not in k[1]}
     complete(SUITE, world.results, world.records)
     assert snapshot(uri) == rebuilt
-
-
-def test_runs_side_by_side_are_tracked_as_those_one_after_the_other(store, world, rebuilt):
-    uri, result, records = store("beside"), world.results[0], world.by_cell[ET]
-    live = Told(result, records[0])
-    for begins, epochs in ((True, range(1, 6)), (False, range(6, 13))):
-        for record in records:
-            train(live, record, epochs, begins)
-    for record in reversed(records):
-        live.finish_seed(record)
-    live.close(result, records)
-    assert follow(live.lines) == 0
-    assert snapshot(uri) == {k: v for k, v in rebuilt.items() if k[1] == ET}
 
 
 def test_killed_training_is_marked_resumed_and_completed(store, world, rebuilt):
@@ -67,31 +49,10 @@ def test_killed_training_is_marked_resumed_and_completed(store, world, rebuilt):
     )
 
 
-def test_a_server_that_talks_nonsense_costs_one_warning(world, monkeypatch, capfd):
-    class Nonsense(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"<html>a login page</html>")
-
-        do_POST = do_GET
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Nonsense) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
-        live = Told(world.results[0], world.by_cell[ET][0])
-        assert follow(live.lines) == WARNED
-        server.shutdown()
-    assert capfd.readouterr().err.count("warning: MLflow at http://127.0.0.1:") == 1
-
-
 def test_a_run_ends_after_it_began(store, world):
     uri = store("moments")
-    record = json.loads(json.dumps(make_record(ET, 0)))
-    record["measured"] |= {"seconds": 0.3, "finished": record["measured"]["started"]}  # within one second
+    record = make_record(ET, 0)
+    record = changed(record, measured={"seconds": 0.3, "finished": record.measured.started})  # within one second
     result = make_result(ET, [record])
     live = Told(result, record)
     train(live, record)
@@ -100,5 +61,5 @@ def test_a_run_ends_after_it_began(store, world):
     assert follow(live.lines) == 0
     assert all(run.info.end_time > run.info.start_time for run in Mirror(uri, SUITE).runs.values())
     uri = store("moments-rebuilt")
-    complete(SUITE, [result], {record["digest"]: record})
+    complete(SUITE, [result], {record.digest: record})
     assert [run.info.end_time - run.info.start_time for run in Mirror(uri, SUITE).runs.values()] == [300, 300]

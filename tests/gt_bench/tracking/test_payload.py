@@ -1,8 +1,10 @@
 """The content of MLflow for a cell."""
 
+from dataclasses import replace
+
 import pytest
 
-from gt_bench.leaderboard.rows import rows_of
+from gt_bench.leaderboard.collect import judged
 from gt_bench.leaderboard.verdicts import with_claims
 from tests.gt_bench.cells import ET, make_result, records
 
@@ -13,16 +15,16 @@ def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
 
     runs = records()
     result = make_result(ET, runs)
-    (row,) = with_claims(rows_of(result, runs))
+    (row,) = with_claims(judged(result, runs))
     assert not any(
         tag.startswith(("gt.verdict", "gt.claim")) for tag in tracked_cell(result, runs).tags
     )  # while it trains
     tags = tracked_cell(result, runs, row).tags
     assert (tags["gt.verdict"], tags["gt.claim"]) == ("reproduced", "not claimed")
-    assert tags["gt.verdict.interval"] == f"[{row['interval_low']:.6g}, {row['interval_high']:.6g}]"
-    assert [float(tags[f"gt.verdict.{k}"]) for k in ("margin", "power")] == [row["margin"], row["power"]]
+    assert tags["gt.verdict.interval"] == "[{:.6g}, {:.6g}]".format(*row.interval)
+    assert [float(tags[f"gt.verdict.{k}"]) for k in ("margin", "power")] == [row.verdict.margin, row.verdict.power]
     ((_, std),) = tracked_cell(result, runs, row).metrics["result/test_std"]
-    assert std == pytest.approx(row["std"], rel=1e-5)
+    assert std == pytest.approx(row.summary.std, rel=1e-5)
     assert "result/test_std" not in tracked_cell(result, runs[:1]).metrics  # one run has no deviation
     put = []
 
@@ -44,7 +46,7 @@ def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
     sync.complete(
         "edge-transformer",
         [result, other],
-        {r["digest"]: r for r in runs},
-        rows=[row, row | {"verdict": "a further number"}],
+        {r.digest: r for r in runs},
+        rows=[row, replace(row, metric="another")],
     )
     assert [arguments[2] for arguments in put] == [row, None]

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 CELLS = [f"{SUITE}/data{number}/gcn" for number in range(8)]
 RECORDS = {cell: [make_record(cell, seed) for seed in (0, 1)] for cell in CELLS}
 RESULTS = {cell: make_result(cell, records, method=None) for cell, records in RECORDS.items()}
-BY_DIGEST = {record["digest"]: record for records in RECORDS.values() for record in records}
+BY_DIGEST = {record.digest: record for records in RECORDS.values() for record in records}
 BEFORE = 5  # epochs of the first seed before anything breaks
 
 
@@ -75,11 +75,11 @@ def write(cell: str, goes_on: Path) -> None:
     result, records = RESULTS[cell], RECORDS[cell]
     live = start(result, records[0])
     for record in records:
-        run = record["deterministic"]
-        live.start_seed(run["seed"], record["digest"])
-        for i, epoch in enumerate(run["epochs"]["epoch"]):
-            values = {k: v[i] for k, v in run["epochs"].items() if k != "epoch" and v[i] is not None}
-            live.log_epoch(record["digest"], epoch, values)
+        run = record.run
+        live.start_seed(run.seed, record.digest)
+        for i, epoch in enumerate(run.epochs["epoch"]):
+            values = {k: v[i] for k, v in run.epochs.items() if k != "epoch" and v[i] is not None}
+            live.log_epoch(record.digest, epoch, values)
             while epoch >= BEFORE and not goes_on.exists():
                 time.sleep(0.1)
             time.sleep(0.2)

@@ -18,7 +18,7 @@ from tests.gt_bench.tracking.conftest import ET, GCN, SUITE, snapshot
 pytestmark = pytest.mark.slow
 
 
-def test_what_a_store_holds(rebuilt, world):
+def test_a_store_has_parameters_metrics_tags_and_artifacts(rebuilt, world):
     parent = rebuilt["cell", ET, attempt_id(world.results[0])]
     assert parent["params"]["model.hidden_dim"] == "16"
     assert float(parent["last"]["result/test_mean"]) == pytest.approx(0.65)
@@ -26,17 +26,17 @@ def test_what_a_store_holds(rebuilt, world):
     assert parent["tags"]["gt.published"] == "edge-transformer, Table 3, ET"
     assert set(parent["artifacts"]) == {"result.json", "learning_curves.png"}
     record = world.by_cell[ET][0]
-    run = rebuilt["run", ET, record["digest"]]
+    run = rebuilt["run", ET, record.digest]
     assert run["parent"] == ET
     assert run["metrics"]["curve/train_loss"] == [
-        (e, repr(v)) for e, v in enumerate(record["deterministic"]["epochs"]["train_loss"], 1)
+        (e, repr(v)) for e, v in enumerate(record.run.epochs["train_loss"], 1)
     ]
     assert [s for s, _ in run["metrics"]["curve/val"]] == [2, 4, 6, 8, 10, 12]
     assert run["metrics"]["result/best_epoch"] == [(0, "4.0")]
-    commit = record["measured"]["environment"]["commit"]
+    commit = record.measured.environment.commit
     assert run["tags"]["gt.commit"] == run["tags"]["mlflow.source.git.commit"] == commit
     assert run["tags"]["mlflow.source.name"] == str(recipe_file(ET))
-    assert {name.partition("/")[0] for name in run["metrics"]} == {"curve", "result", "cost", "system"}
+    assert {name.partition("/")[0] for name in run["metrics"]} == {"curve", "test", "val", "result", "cost", "system"}
     assert run["params"]["model.dropout"] == "0.1", "a default of the constructor, which the recipe does not give"
     for said in (
         "65.00",
@@ -47,17 +47,17 @@ def test_what_a_store_holds(rebuilt, world):
     ):
         assert said in parent["tags"]["mlflow.note.content"]
     assert parent["tags"]["gt.current"] == run["tags"]["gt.current"] == "true"
-    assert run["params"]["digest.encodings"] == record["deterministic"]["digests"]["encodings"]
-    assert not [tag for tag in run["tags"] if tag.startswith("gt.digest.")], "tags hide the description"
-    assert (
-        run["params"]["versions"]
-        == parent["params"]["versions"]
-        == "model version 1, task version 1, trainer version 1"
-    )
+    assert parent["metrics"]["test/accuracy"] == parent["metrics"]["result/test_mean"]
+    assert run["metrics"]["test/accuracy"] == [(0, repr(record.run.test))]
+    for one in (run, parent):
+        assert record.run.digests.encodings in one["tags"]["gt.digests"]
+        assert one["tags"]["gt.versions"] == "model version 1, task version 1, trainer version 1"
+        assert not {"digest.recipe", "seeds", "origin.model", "published.paper", "model.in_dim"} & set(one["params"])
+        assert one["tags"]["mlflow.note.content"].count("\n") <= 2, "three lines"
     ((dataset, tags),) = run["inputs"]
-    assert (dataset["name"], dataset["digest"]) == ("cornell", record["deterministic"]["digests"]["data"][:36])
+    assert (dataset["name"], dataset["digest"]) == ("cornell", record.run.digests.data[:36])
     assert tags == [("mlflow.data.context", "train")]
-    diverged = rebuilt["run", GCN, world.by_cell[GCN][0]["digest"]]
+    diverged = rebuilt["run", GCN, world.by_cell[GCN][0].digest]
     assert (diverged["status"], diverged["tags"]["gt.status"]) == ("FAILED", "diverged")
     assert diverged["metrics"]["curve/train_loss"][-1] == (12, "nan")
     missing = rebuilt["cell", "edge-transformer/texas/gcn", attempt_id(world.results[2])]
@@ -70,7 +70,7 @@ def test_completion_fixes_whatever_is_missing_wrong_or_too_much(store, world, re
     complete(SUITE, world.results, world.records)
     mirror = Mirror(uri, SUITE)
     (et,) = mirror.find("cell", ET)
-    first, second = (mirror.find("run", ET, r["digest"])[0] for r in world.by_cell[ET])
+    first, second = (mirror.find("run", ET, r.digest)[0] for r in world.by_cell[ET])
     client = mirror.client
     client.log_metric(first.info.run_id, "curve/train_loss", 9.0, step=99)
     client.delete_run(second.info.run_id)
@@ -112,19 +112,19 @@ def test_superseded_attempts_stay_and_report_it(store, tmp_path):
     first, second, third = make_result(ET, old), make_result(ET, new[:2]), make_result(ET, new)
     for result, records in ((first, old), (second, new[:2]), (third, new)):
         remember(result, kept)
-        complete(SUITE, [result], {r["digest"]: r for r in records}, store=kept)
+        complete(SUITE, [result], {r.digest: r for r in records}, store=kept)
     seen = snapshot(uri)
     assert {run["tags"]["gt.current"]: key[2] for key, run in seen.items() if key[0] == "cell"} == {
         "true": attempt_id(third),
         "false": attempt_id(first),
     }
     assert {key[2] for key, run in seen.items() if key[0] == "run" and run["tags"]["gt.current"] == "false"} == {
-        r["digest"] for r in old
+        r.digest for r in old
     }
     assert "Superseded" in seen["cell", ET, attempt_id(first)]["tags"]["mlflow.note.content"]
     (tmp_path / "superseded" / "mlflow.db").unlink()
     uri = store("again")
-    complete(SUITE, [third], {r["digest"]: r for r in new}, store=kept)
+    complete(SUITE, [third], {r.digest: r for r in new}, store=kept)
     assert snapshot(uri) == seen, "deleted and made again from the store alone"
     experiment = Mirror(uri, SUITE).client.get_experiment_by_name(SUITE)
     view = json.loads(json.loads(experiment.tags[f"{PREFIX}leaderboard"])["state"])
@@ -145,7 +145,7 @@ def test_two_workspaces_with_one_tracking_store_keep_the_runs_of_each(store, tmp
         (tmp_path / name).mkdir(exist_ok=True)
         monkeypatch.chdir(tmp_path / name)
         records = [make_record(ET, seed) for seed in seeds]
-        complete(SUITE, [make_result(ET, records)], {record["digest"]: record for record in records})
+        complete(SUITE, [make_result(ET, records)], {record.digest: record for record in records})
         runs = sorted(Mirror(uri, SUITE).runs)
         assert len(runs) == 1 + len(seeds)
         assert found.setdefault(name, runs) == runs

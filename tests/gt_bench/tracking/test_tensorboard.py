@@ -31,23 +31,23 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def assert_mirrors(record: dict, cell: str = CELL) -> None:
-    found = scalars(Path("tensorboard", cell, f"seed-{record['deterministic']['seed']}"))
+    found = scalars(Path("tensorboard", cell, f"seed-{record.run.seed}"))
     expected = {
         name: [(step, float(np.float32(value))) for step, value in points]
         for name, points in run_metrics(record).items()
     }
     assert found == expected
-    curves = record["deterministic"]["epochs"]
+    curves = record.run.epochs
     assert found["curve/train_loss"] == list(zip(curves["epoch"], np.float32(curves["train_loss"]).tolist()))
 
 
 def log(tracker: TensorBoard, record: dict, epochs: range) -> None:
-    run = record["deterministic"]
-    tracker.start_seed(run["seed"], record["digest"])
-    for i, epoch in enumerate(run["epochs"]["epoch"]):
+    run = record.run
+    tracker.start_seed(run.seed, record.digest)
+    for i, epoch in enumerate(run.epochs["epoch"]):
         if epoch in epochs:
-            values = {k: v[i] for k, v in run["epochs"].items() if k != "epoch" and v[i] is not None}
-            tracker.log_epoch(record["digest"], epoch, values)
+            values = {k: v[i] for k, v in run.epochs.items() if k != "epoch" and v[i] is not None}
+            tracker.log_epoch(record.digest, epoch, values)
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_a_run_that_resumes_and_one_that_is_replaced_leave_only_their_own_curves
     first, second = make_record(ET, 0, test=0.6), make_record(ET, 0, test=0.7)
     killed = TensorBoard(ET)
     log(killed, first, range(1, 9))
-    killed._close_writer(first["digest"])
+    killed._close_writer(first.digest)
     resumed = TensorBoard(ET)
     log(resumed, first, range(6, 13))  # from the last checkpoint
     live = scalars(Path("tensorboard", ET, "seed-0"))["curve/train_loss"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.leaderboard.rows import rows_of
+from gt_bench.leaderboard.collect import judged
 from gt_bench.leaderboard.verdicts import with_claims
 from gt_bench.store.attempts import remember
 from gt_bench.store.run_store import Store
@@ -42,10 +42,10 @@ def served(browser, store, tmp_path) -> Iterator[str]:
             result = make_result(cell, records, method)
             write(tmp_path, [result], records)
             remember(result, kept)
-            held |= {record["digest"]: record for record in records}
+            held |= {record.digest: record for record in records}
         results.append(result)
     results.append(without_data("edge-transformer/texas/gcn"))
-    rows = [row for result in results for row in rows_of(result, [held[digest] for digest in result["runs"]])]
+    rows = [row for result in results for row in judged(result, [held[digest] for digest in result.runs])]
     complete("edge-transformer", results, held, rows=with_claims(rows), store=kept)
     port = free_port()
     with (tmp_path / "server.log").open("w") as log:
@@ -119,7 +119,7 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
     assert shown(page, LEADERBOARD, "tags.`gt.dataset`") == ["cornell", "cornell", "texas"]
     assert sorted(shown(page, LEADERBOARD, "tags.`gt.model`")) == ["edge-transformer", "gcn", "gcn"]
     assert page.get_by_text("3 matching runs").count() == 1, "a superseded attempt is shown among the current ones"
-    assert sorted(shown(page, LEADERBOARD, "tags.`gt.verdict`")) == ["none: no result", "reproduced", "reproduced"]
+    assert sorted(shown(page, LEADERBOARD, "tags.`gt.verdict`")) == ["no result", "reproduced", "reproduced"]
     with place.expect_page() as opened:
         page.get_by_role("link", name="all attempts, also superseded ones").click()
     assert shown(opened.value, ATTEMPTS, "tags.`gt.cell`") == [ET, GCN, GCN, "edge-transformer/texas/gcn"], (
@@ -132,7 +132,6 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
     for text in (
         "58.00 ± 0.82 accuracy",
         "56.20 ± 2.60",
-        "Verdict:",
         f"python -m stages.train {GCN}",
         f"Recipe: {recipe_file(GCN)}",
     ):

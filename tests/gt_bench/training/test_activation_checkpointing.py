@@ -72,7 +72,7 @@ def test_a_run_that_does_not_fit_continues_with_less_and_finds_the_same_bits(tmp
     )  # BatchNorm counted once
 
 
-def test_what_does_not_fit_even_so_is_out_of_memory(tmp_path):
+def test_a_run_too_large_for_checkpointing_is_out_of_memory(tmp_path):
     run = make(tmp_path, build=lambda: Deep(1))
     assert run.train().status == "oom"
     assert run.recomputed

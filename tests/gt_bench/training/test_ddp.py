@@ -20,9 +20,10 @@ from gt_bench.data.packed_writer import pack
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import miniature
 from gt_bench.experiment import compute, launch_ddp
-from gt_bench.experiment.launch_ddp import Ranks
+from gt_bench.experiment.launch_ddp import RankProcesses
 from gt_bench.experiment.pretrained import agree, score
 from gt_bench.experiment.run import Experiment
+from gt_bench.records.run import RunRecord
 from gt_bench.runtime.environment import Clock
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.ddp import SharedBatches
@@ -65,9 +66,14 @@ PLAIN = {
 @pytest.fixture(autouse=True)
 def forked(monkeypatch):
     """Forks processes, which is faster than spawning. tests/gt_bench/experiment/test_launch_ddp.py tests spawning."""
-    import torch._dynamo  # noqa: F401 (slow to import: once, before the forks)
+    import torch._dynamo  # slow to import: once, before the forks
 
     monkeypatch.setattr(launch_ddp, "START", "fork")
+    # a forked process would wait forever for OpenMP threads, which only its parent has
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def experiment(root: Path, dataset: str = "many", **changes: Any) -> Experiment:
@@ -91,18 +97,19 @@ def of_cell(root: Path, task: str, **changes: Any) -> Experiment:
     )
 
 
-def numbers(record: dict[str, Any]) -> dict[str, Any]:
-    run = record["deterministic"]
-    assert run["status"] == "ok", run["error"]
-    found = {key: run[key] for key in ("best_epoch", "parameters", "val", "test")} | run["epochs"] | run["test_metrics"]
+def numbers(record: RunRecord) -> dict[str, Any]:
+    run = record.run
+    assert run.status == "ok", run.error
+    single = {key: getattr(run, key) for key in ("best_epoch", "parameters", "val", "test")}
+    found = single | run.epochs | run.test_metrics
     return {key: np.array(value, np.float64) for key, value in found.items()}
 
 
-def assert_same(one: dict[str, Any], other: dict[str, Any], tolerance: float = TOLERANCE["sgd"]) -> None:
-    one, other = numbers(one), numbers(other)
-    assert one.keys() == other.keys()
-    for key in one:
-        np.testing.assert_allclose(other[key], one[key], rtol=tolerance, atol=tolerance, err_msg=key)
+def assert_same(one: RunRecord, other: RunRecord, tolerance: float = TOLERANCE["sgd"]) -> None:
+    expected, found = numbers(one), numbers(other)
+    assert expected.keys() == found.keys()
+    for key in expected:
+        np.testing.assert_allclose(found[key], expected[key], rtol=tolerance, atol=tolerance, err_msg=key)
 
 
 @pytest.mark.parametrize("task", CELLS)
@@ -190,7 +197,7 @@ def test_a_run_continues_with_another_number_of_processes(tmp_path, before, afte
     assert epochs == list(range(epochs[0], 6))
     assert epochs[0] > 2, "it started over"
     if before == after:  # random numbers are also those of an uninterrupted run
-        assert resumed["deterministic"] == whole["deterministic"]
+        assert resumed.run == whole.run
     else:
         assert_same(whole, resumed)
 
@@ -201,9 +208,9 @@ def test_two_runs_agree_bit_for_bit_and_a_process_draws_for_itself(tmp_path):
     first, second = (
         experiment(tmp_path, store=store, processes=2, **changes).run(0)[0] for store in ("first", "second")
     )
-    assert first["deterministic"] == second["deterministic"]
+    assert first.run == second.run
     one, _ = experiment(tmp_path, store="one", **changes).run(0)
-    loss = [record["deterministic"]["epochs"]["train_loss"] for record in (one, first)]
+    loss = [record.run.epochs["train_loss"] for record in (one, first)]
     assert abs(loss[0][0] - loss[1][0]) > 1e-6
 
 
@@ -240,7 +247,7 @@ def test_each_graph_is_evaluated_once_and_in_its_order(tmp_path, monkeypatch):
     pack_many(tmp_path)
     packed = PackedDataset.open(tmp_path / "packed" / "many")
     monkeypatch.setenv("MANY", str(packed.folder))
-    with Ranks(_evaluated, 3) as found:
+    with RankProcesses(_evaluated, 3) as found:
         values = found.values()
     sums = [packed.batch(graph[None]).x[:, 0].double().sum().item() for graph in packed.split("test")]
     for outputs, _, drawn in values:
@@ -264,19 +271,19 @@ def out_of_memory(monkeypatch: pytest.MonkeyPatch, again: bool) -> None:
     monkeypatch.setattr(Run, "_train_epoch", epoch)
 
 
-def test_where_one_has_no_memory_all_keep_less(tmp_path, monkeypatch):
+def test_out_of_memory_of_one_rank_checkpoints_all(tmp_path, monkeypatch):
     whole, _ = of_cell(tmp_path, "graph-regression", processes=2, store="whole").run(0)
     out_of_memory(monkeypatch, again=False)
     kept, _ = of_cell(tmp_path, "graph-regression", processes=2).run(0)
-    assert kept["measured"]["forms"]["training"]["layers"] == ["recomputed"]
-    assert kept["deterministic"] == whole["deterministic"]
+    assert kept.measured.forms["training"]["layers"] == ["recomputed"]
+    assert kept.run == whole.run
 
 
-def test_where_that_does_not_help_it_is_the_result(tmp_path, monkeypatch):
+def test_out_of_memory_with_checkpointing_is_the_result(tmp_path, monkeypatch):
     out_of_memory(monkeypatch, again=True)
     record, _ = of_cell(tmp_path, "graph-regression", processes=2).run(0)
-    assert record["deterministic"]["status"] == "oom"
-    assert record["deterministic"]["epochs"]["epoch"] == [1]
+    assert record.run.status == "oom"
+    assert record.run.epochs["epoch"] == [1]
 
 
 def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
@@ -300,11 +307,11 @@ def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
     for owner, name, write in places:
         monkeypatch.setattr(owner, name, of_the_first(write))
     record, _ = experiment(tmp_path, processes=2, settings={"time_limit_hours": 1.0}).run(0)
-    assert record["deterministic"]["status"] == "ok"
-    assert record["measured"]["seconds"] < 3600
+    assert record.run.status == "ok"
+    assert record.measured.seconds < 3600
 
 
-def test_what_a_process_needs_of_a_run_gets_there(tmp_path):
+def test_a_run_pickles_to_its_processes(tmp_path):
     """Spawned processes receive an experiment and the one that it starts from."""
     source = experiment(tmp_path, keep_weights=True)
     one = experiment(tmp_path, processes=2, start={"cell": "a/many/mlp"})
@@ -312,11 +319,11 @@ def test_what_a_process_needs_of_a_run_gets_there(tmp_path):
     assert pickle.loads(pickle.dumps(one)).digest(0) == one.digest(0)
 
 
-def test_all_end_by_the_clock_of_the_first_and_where_a_number_is_not_finite(tmp_path):
+def test_all_ranks_end_together_at_a_time_limit_or_divergence(tmp_path):
     limited = experiment(tmp_path, processes=2, settings={"time_limit_hours": 1e-9})
     record, _ = limited.run(0)
-    assert record["deterministic"]["status"] == "timed-out"
-    assert record["measured"]["processes"] == 2
+    assert record.run.status == "timed-out"
+    assert record.measured.processes == 2
     assert (limited.store.folder(limited.digest(0)) / "checkpoint.safetensors").exists()
     diverged, _ = experiment(tmp_path, processes=2, optimizer={"name": "sgd", "lr": 1e300}).run(0)
-    assert diverged["deterministic"]["status"] == "diverged"
+    assert diverged.run.status == "diverged"

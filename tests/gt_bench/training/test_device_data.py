@@ -18,7 +18,6 @@ from gt_bench.training.device_data import DeviceData
 from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader
 from gt_bench.training.prefetch import prefetch
-from gt_bench.training.target_scaling import StandardisedTargets
 from gt_models.batch import GraphBatch
 
 CPU = torch.device("cpu")
@@ -110,13 +109,6 @@ def test_the_same_bits_as_from_the_host(tmp_path, kind, dtype):
         assert_same(host.load(ids), device.load(ids))
 
 
-def test_standardised_targets(tmp_path):
-    packed, encoded = dataset(tmp_path)
-    host, device = loaders(StandardisedTargets(packed, "train", 0), encoded)
-    for (a, _), (b, _) in zip(host.training(0), device.training(0), strict=True):
-        assert_same(a, b)
-
-
 class Operations(TorchDispatchMode):
     """Counts operations."""
 
@@ -155,32 +147,6 @@ def test_a_batch_is_a_fixed_number_of_operations_none_of_which_waits(tmp_path, k
     assert per_batch[0] < 120
     for found in (*few, *many):
         assert not [name for name in found if name in WAITING]
-
-
-def test_python_calls_of_an_epoch_do_not_grow_with_the_graphs(tmp_path):
-    """Calls of functions per step, counted by the interpreter, are those of a dataset of ten times the graphs."""
-    import sys
-
-    def calls(graphs, batch_size):
-        packed, encoded = dataset(tmp_path / str(graphs), graphs=graphs)
-        _, device = loaders(packed, encoded, graphs=batch_size)
-        list(device.training(0))
-        count = 0
-
-        def trace(frame, event, argument):
-            nonlocal count
-            count += event in ("call", "c_call")
-
-        sys.setprofile(trace)
-        try:
-            steps = sum(1 for _ in device.training(0))
-        finally:
-            sys.setprofile(None)
-        return count, steps
-
-    (few, steps), (many, same_steps) = calls(30, 5), calls(300, 50)
-    assert steps == same_steps == 2
-    assert many <= 1.02 * few
 
 
 def test_prefetched_batches_are_those_of_the_host_in_order(tmp_path):
@@ -230,10 +196,3 @@ def test_a_dataset_that_does_not_fit(tmp_path, monkeypatch):
     host.place("auto")
     assert host._prefetches
     assert host._on_device is None
-
-
-def test_ids_out_of_range(tmp_path):
-    packed, encoded = dataset(tmp_path)
-    _, device = loaders(packed, encoded)
-    with pytest.raises(IndexError, match=r"0\.\.39; got 0\.\.40"):
-        device.load(torch.tensor([0, 40]))

@@ -173,51 +173,22 @@ def test_a_run_with_gaps(tmp_path):
     x = np.random.default_rng(0).normal(size=(40, 3))
     x[3, 1] = x[30, 2] = NAN
     dataset(tmp_path, x, train=20, splits=2)
-    with pytest.raises(
-        RecipeError,
-        match=r"recipe.yaml: features: 'own' has missing values in column 1 \(1 of 40 nodes\), "
-        r"2 \(1 of 40 nodes\) of x.*missing=mean",
-    ):
+    with pytest.raises(RecipeError, match="'own' has missing values in column 1 .* 2 "):
         experiment(tmp_path)
-    with pytest.raises(RecipeError, match="has missing values"):
+    with pytest.raises(RecipeError, match="'own' has missing values in column 1 .* 2 "):
         experiment(tmp_path, features={"scale": "standard"})
     run = experiment(tmp_path, features={"scale": "standard", "missing": "indicator"})
     assert run.constructor_arguments()["in_dim"] == 5
     assert not torch.equal(run.loader(0).whole.x, run.loader(1).whole.x), "fitted per split"
     record, computed = run.run(0)
-    assert (record["deterministic"]["status"], computed) == ("ok", True)
+    assert (record.run.status, computed) == ("ok", True)
 
 
 def test_categories_are_not_prepared(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(8)[:, None] % 3, edge_index=np.array([[0], [1]]), y=np.arange(8) % 2)
     pack_source(tmp_path / "a.npz", tmp_path / "packed/own", name="own", split=(0.5, 0.25, 0.25))
-    with pytest.raises(
-        RecipeError, match="the features of nodes of 'own' are categories, which are neither scaled nor filled"
-    ):
+    with pytest.raises(RecipeError, match="'own' are categories"):
         experiment(tmp_path, features={"scale": "standard"})
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"scale": "standart"}, "features.scale.*'standard', 'quantile' or 'none'"),
-        ({"fill": "mean"}, "unknown key 'features.fill'"),
-        ({"missing": "drop"}, "features.missing"),
-        ("standard", "features: expected a mapping"),
-    ],
-)
-def test_sections_that_cannot_be(section, message):
-    from gt_bench.config.schema import validated
-
-    with pytest.raises(RecipeError, match=message):
-        validated(Recipe, {**RECIPE, "features": section}, "recipe.yaml")
-
-
-def test_a_search_over_the_preparation(tmp_path):
-    recipe = Recipe(
-        **RECIPE, search={"trials": 2, "space": {"features.scale": {"choices": ["none", "standard", "quantile"]}}}
-    )
-    assert recipe.with_values({"features.scale": "quantile"}).features == FeaturesSection(scale="quantile")
 
 
 def test_targets_of_edges_fit_on_all_nodes(tmp_path):

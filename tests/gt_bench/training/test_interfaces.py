@@ -25,7 +25,7 @@ def asked(face: type) -> dict[str, object]:
         (interfaces.Objective, Task),
     ],
 )
-def test_it_has_what_its_interface_promises(face, cls):
+def test_classes_have_the_members_of_their_interfaces(face, cls):
     text = inspect.getsource(cls)
     assert asked(face)
     for name, promise in asked(face).items():

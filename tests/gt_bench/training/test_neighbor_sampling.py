@@ -7,14 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from gt_bench.config.recipe import Recipe
-from gt_bench.config.recipe_sections import BatchSection
 from gt_bench.training.loader import induced
 from gt_bench.training.neighbor_sampling import NeighborSampler
 from gt_models.batch import GraphBatch
-from tests.gt_bench.conftest import RECIPE
 from tests.gt_bench.training.small_run import Net, make
 
 
@@ -139,29 +135,6 @@ def test_sampled_training_learns(tmp_path):
     outcome = make(tmp_path, batch={"targets": 8, "neighbors": [4]}, epochs=20, build=lambda: Net(5, 3)).train()
     assert outcome.status == "ok"
     assert outcome.curves["train_loss"][-1] < 0.8 * outcome.curves["train_loss"][0]
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"targets": 5}, "targets and neighbors belong together"),
-        ({"neighbors": [5]}, "targets and neighbors belong together"),
-        ({"targets": 5, "neighbors": []}, "at least 1 item"),
-        ({"targets": 5, "neighbors": [0]}, "greater than 0"),
-        ({"targets": 5, "neighbors": [5], "parts": 2}, "remove graphs, nodes, bucket, parts"),
-        ({"targets": 5, "neighbors": [5], "graphs": 2}, "remove graphs, nodes, bucket, parts"),
-        ({"bucket": True}, "bucket is for batches of graphs"),
-        ({"last": "alone", "edges": 9}, "last is for batches of graphs"),
-    ],
-)
-def test_sections_that_cannot_be(section, message):
-    with pytest.raises(ValidationError, match=message):
-        BatchSection(**section)
-
-
-def test_processes_do_not_share_a_sample():
-    with pytest.raises(ValidationError, match="which batch.targets does not support"):
-        Recipe(**{**RECIPE, "processes": 2, "batch": {"targets": 5, "neighbors": [5]}})
 
 
 def test_many_graphs_are_not_sampled(tmp_path):

@@ -5,11 +5,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from gt_bench.training.pretrained_init import FILE, load_weights
+from gt_bench.records.run import WEIGHTS
+from gt_bench.training.pretrained_init import load_weights
 
 
 def kept(folder, **tensors):
-    save_file(tensors, folder / FILE)
+    save_file(tensors, folder / WEIGHTS)
     return folder
 
 
@@ -20,7 +21,7 @@ def test_the_same_model_takes_everything(tmp_path):
     assert torch.equal(model.bias, source.bias)
 
 
-def test_what_is_common_is_taken_and_the_rest_stays_as_it_was_drawn(tmp_path):
+def test_common_weights_are_loaded_and_others_stay_initial(tmp_path):
     model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 4))
     drawn = {name: value.clone() for name, value in model.state_dict().items()}
     folder = kept(tmp_path, **{"0.weight": torch.ones(2, 3), "0.bias": torch.ones(5), "other": torch.ones(1)})
@@ -39,6 +40,6 @@ def test_a_buffer_alone_is_nothing_to_start_from(tmp_path):
 @pytest.mark.parametrize("content", [None, b"not weights"])
 def test_an_absent_or_damaged_file_is_named(tmp_path, content):
     if content:
-        (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{FILE}: no readable weights"):
+        (tmp_path / WEIGHTS).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{WEIGHTS}: no readable weights"):
         load_weights(nn.Linear(1, 1), tmp_path, "all")

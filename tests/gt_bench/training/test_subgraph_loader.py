@@ -16,6 +16,7 @@ from gt_models.layers.subgraphs import Subgraphs
 from tests.gt_bench.conftest import pack_many, pack_web
 from tests.gt_bench.runs import experiment
 from tests.gt_bench.training.small_run import NODE2SUBGRAPH
+from tests.refusals import refused
 
 PPGT = {
     "model": NODE2SUBGRAPH,
@@ -69,17 +70,16 @@ def test_a_run_on_subgraphs_of_a_node_level_dataset(tmp_path):
     one = run(tmp_path)
     assert requests(one.recipe) == []  # no draw is stored
     record, _ = one.run(0)
-    assert record["deterministic"]["status"] == "ok"
-    assert record["deterministic"]["recipe"]["subgraphs"] == {"hops": 2, "max_nodes": 7}
+    assert record.run.status == "ok"
+    assert record.run.recipe["subgraphs"] == {"hops": 2, "max_nodes": 7}
     other = run(tmp_path, subgraphs={"hops": 1, "max_nodes": 7})
     assert other.digest(0) != one.digest(0)
 
 
-def test_what_cannot_be_cut_into_subgraphs(tmp_path):
-    with pytest.raises(RecipeError, match="one per graph"):
+def test_tasks_and_batches_without_subgraphs_are_refused(tmp_path):
+    with refused(RecipeError, place="subgraphs") as error:
         run(tmp_path, dataset="many")
-    with pytest.raises(ValueError, match="batch.graphs"):
-        Recipe(**PPGT | {"batch": {}})
+    assert "'many' has one per graph" in error.value.problem
 
 
 def test_a_subgraph_that_is_left_over_joins_the_step_before_it(tmp_path):

@@ -57,12 +57,12 @@ def test_statistics_of_nodes(statistics, split_kind, tmp_path):
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float32), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
-def test_it_is_part_of_what_decides_a_run(packed, tmp_path):
+def test_target_scaling_is_part_of_the_digest(packed, tmp_path):
     runs = [experiment(tmp_path, "many", batch=GRAPHS, targets=targets) for targets in (None, "train", "all")]
     assert len({e.digest(0) for e in runs}) == 3
     # the version of standardisation is part of the digest only if it is used
     assert [("targets" in e.versions) for e in runs] == [False, True, True]
-    tests = [e.run(0)[0]["deterministic"]["test"] for e in runs]
+    tests = [e.run(0)[0].run.test for e in runs]
     assert len(set(tests)) == 3
-    with pytest.raises(RecipeError, match="is node-classification"):
+    with pytest.raises(RecipeError, match="only regression targets can be standardised"):
         experiment(tmp_path, "web", targets="train").run(0)

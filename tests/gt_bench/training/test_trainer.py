@@ -12,7 +12,6 @@ from torch import nn
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.checkpoint import Checkpoint, OutsideState
 from gt_bench.training.failures import StateError, WrongOutput
-from gt_bench.training.loader import seed_of
 from gt_models.kernels import dispatch
 from tests.gt_bench.runs import Killed
 from tests.gt_bench.training.small_run import REGRESSION, Net, curves, make
@@ -142,7 +141,7 @@ class InABuffer(Annealed):
 def test_state_that_a_checkpoint_does_not_hold_is_found(tmp_path, net):
     """The test metrics would be of no epoch: weights of the best, other state of the last."""
     run = make(tmp_path, build=lambda: net(5, 3), epochs=6, optimizer={"name": "adam", "lr": 0.01})
-    run.examples_limit = 2**20
+    run.kept.limit = 2**20
     if net is InABuffer:
         outcome = run.train()
         assert (outcome.status, outcome.best_epoch < 6) == ("ok", True)
@@ -266,9 +265,9 @@ def test_select_test_chooses_the_epoch_on_the_test_split_and_trains_the_same(tmp
     assert outcome.test == outcome.val == max(outcome.curves["val"]) >= usual.test
     # the predictions are those of the tested weights, in both parts
     again = make(tmp_path, epochs=15, **authors)
-    again.examples_limit = 10**6
+    again.kept.limit = 10**6
     again.train()
-    assert set(again.examples) == {"val", "test"}
+    assert set(again.kept.parts) == {"val", "test"}
 
 
 def test_a_search_trial_never_reads_the_test_split(tmp_path):
@@ -293,7 +292,7 @@ def test_validation_can_begin_late(tmp_path):
 
 def test_evaluation_on_another_device_changes_no_number(tmp_path):
     here, there = make(tmp_path), make(tmp_path, eval_device="cpu")
-    assert there.eval_loader is not there.loader
+    assert there.evaluator.loader is not there.loader
     assert curves(here.train()) == curves(there.train())
     assert next(there.model.parameters()).device == there.device
     elsewhere = there.loader.on(torch.device("meta"))
@@ -387,10 +386,10 @@ def on_validation(value):
         ),
     ],
 )
-def test_what_is_not_finite_ends_the_run_as_diverged_with_its_epoch(tmp_path, build, case, error):
+def test_a_value_that_is_not_finite_ends_the_run_as_diverged(tmp_path, build, case, error):
     run = make(tmp_path, build=build, **case)
     if "loss" in case:
-        run.task = create_task("graph-regression", "mae", "mse")
+        run.task = run.evaluator.task = create_task("graph-regression", "mae", "mse")
     outcome = run.train()
     assert (outcome.status, outcome.error, outcome.test) == ("diverged", error, None)
 
@@ -456,31 +455,3 @@ def test_a_time_limit_is_a_record_that_a_higher_limit_continues(tmp_path):
     assert outcome.status == "timed-out"
     assert len(outcome.curves["epoch"]) == 1
     assert curves(make(tmp_path, checkpoint=checkpoint).train()) == curves(whole)
-
-
-def test_the_loop_copies_and_moves_only_what_changes(tmp_path, monkeypatch):
-    phases = [
-        {"name": "local", "epochs": 2},
-        {"name": "global", "epochs": 3, "reload_best": True},
-        {"name": "last", "epochs": 1},
-    ]
-    run = make(tmp_path, epochs=None, phases=phases, select="best")
-    kept, moved = [], []
-    run.on_epoch = lambda epoch, values: kept.append(
-        (run.outcome.best_epoch, set(run.best), run.best["model"]["out.weight"].data_ptr())
-    )
-    begin = run._begin
-    run._begin = lambda: (begin(), monkeypatch.setattr(run.model, "to", lambda *_: moved.append(1)))
-    run.train()
-    assert moved == []
-    for best_epoch, groups, _ in kept:  # the optimiser's state is stored only if a later phase needs it
-        assert groups == ({"model", "optimizer"} if best_epoch <= 2 else {"model"})
-    assert len({place for *_, place in kept}) == 1  # copies use the same memory
-
-
-def test_a_stream_is_what_torch_would_draw_from_its_seed(tmp_path):
-    run, drawn = make(tmp_path), []
-    for seed in (lambda: run._seed_generators("epoch", 0, 1), lambda: torch.manual_seed(seed_of("epoch", 0, 1))):
-        seed()
-        drawn.append(torch.rand(3))
-    assert torch.equal(*drawn)

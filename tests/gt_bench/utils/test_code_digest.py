@@ -45,7 +45,7 @@ def test_the_closure_follows_imports_within_the_project(tree):
         ("gt_models/two.py", "import torch", "import numpy", True),
     ],
 )
-def test_what_changes_the_digest(tree, file, old, new, same):
+def test_only_code_that_runs_changes_the_digest(tree, file, old, new, same):
     before = code_digest(["gt_models.one"], tree)
     text = (tree / file).read_text()
     assert old in text

@@ -101,15 +101,6 @@ def test_a_list_that_is_being_written_or_has_no_memory_stays_on_disk(places):
     assert sorted(path.name for path in folder.iterdir()) == ["rwlock", "rwlock.lock"]
 
 
-def test_a_broken_list_in_memory_is_fixed(places):
-    folder, memory = places
-    keep_in_memory(folder, memory)
-    (folder / "rwlock").write_text("")
-    assert repair_lock(folder)
-    keep_in_memory(folder, memory)
-    assert ((folder / "rwlock").is_symlink(), (folder / "rwlock").read_text()) == (True, "{}")
-
-
 LOCK = (
     "schema: '2.0'\nstages:\n  train@a:\n    cmd: python -m stages.train a\n    outs:\n    - path: results/a.json\n   "
     "   md5: {md5}\n"
@@ -139,11 +130,3 @@ def test_a_lock_file_of_stages_that_was_left_broken_is_set_aside(tmp_path, monke
     assert (aside is not None) == broken
     assert path.exists() == (content is not None and not broken)
     assert not broken or aside.read_text() == content
-
-
-def test_a_lock_file_of_stages_that_is_being_written_stays(tmp_path, monkeypatch):
-    path = tmp_path / "dvc.lock"
-    path.touch()
-    monkeypatch.setattr("gt_bench.utils.dvc.time.sleep", lambda seconds: path.write_text(LOCK))
-    assert set_aside_if_broken(path) is None
-    assert path.exists()

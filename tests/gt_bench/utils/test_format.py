@@ -3,14 +3,16 @@
 import csv
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
-from gt_bench.leaderboard.rows import rows_of
+from gt_bench.leaderboard.collect import judged
+from gt_bench.papers.published import lookup
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import csv_cell, duration, file_size, markdown_line, print_text
-from tests.gt_bench.cells import ET, make_record, make_result
+from tests.gt_bench.cells import ET, changed, make_record, make_result
 
 
 @pytest.mark.parametrize(
@@ -47,18 +49,12 @@ HOSTILE = (
 
 def hostile_rows():
     """A cell whose records and result come from an untrusted source, in every text that a report shows."""
-    record = make_record(ET, 0)
-    record["measured"] |= {"device": HOSTILE}
-    result = make_result(ET, [record], method=None) | {
-        "reason": HOSTILE,
-        "reduced": [HOSTILE],
-        "notes": [HOSTILE],
-    }
-    rows = rows_of(result, [record])
-    text = {
-        key: HOSTILE for key, value in rows[0].items() if isinstance(value, str) and key not in ("unit", "direction")
-    }
-    return [rows[0] | text | {"notes": [HOSTILE], "flags": [HOSTILE], "verdict": HOSTILE}], result, record
+    record = changed(make_record(ET, 0), measured={"device": HOSTILE})
+    result = changed(make_result(ET, [record], method=None), reason=HOSTILE, reduced=[HOSTILE], pinned=[HOSTILE])
+    rows = judged(result, [record])
+    printed = replace(lookup("edge-transformer", "Table 3", "ET", "cornell"), printed=HOSTILE, flags=(HOSTILE,))
+    hostile = {"metric": HOSTILE, "cell": "/".join([HOSTILE.replace("/", "")] * 3), "contributed": HOSTILE}
+    return [replace(rows[0], **hostile, published=printed)], result, record
 
 
 def check_terminal(text: str) -> None:
@@ -87,8 +83,8 @@ def test_a_hostile_text_does_nothing_in_any_output(capsys):
     from gt_bench.leaderboard.export import to_csv, to_json, to_markdown
     from gt_bench.leaderboard.printed_rows import print_rows
     from gt_bench.papers.table_layout import layouts
+    from gt_bench.pipeline.cell_list import show_listing
     from gt_bench.reports.attempt_history import Attempt, changes, history_lines
-    from gt_bench.reports.cell_list import show_listing
     from gt_bench.reports.html.build import table_html
     from gt_bench.reports.paper_table import paper_table
     from gt_bench.reports.show_table import show
@@ -100,7 +96,7 @@ def test_a_hostile_text_does_nothing_in_any_output(capsys):
     print_table(["a", HOSTILE], [[HOSTILE, "b"]], title=HOSTILE)
     show_listing([{"cell": HOSTILE, "settings": HOSTILE, "seeds": "1/1", "state": HOSTILE}], [HOSTILE])
     one = Attempt(1, result, [record], False)
-    two = Attempt(2, result | {"reduced": [], "recipe": {"model": {"name": HOSTILE}}}, [record], True)
+    two = Attempt(2, changed(result, reduced=[], recipe={"model": {"name": HOSTILE}}), [record], True)
     print_text("\n".join([*history_lines([one, two]), *changes(one, two)]))
     status_of(lambda: (_ for _ in ()).throw(UserError(HOSTILE)))
     said = capsys.readouterr()
@@ -110,17 +106,13 @@ def test_a_hostile_text_does_nothing_in_any_output(capsys):
     layout = next(layout for layout in layouts() if layout.printed)
     table = paper_table(layout, [])
     for form in ("terminal", "md", "tex", "csv", "html"):
-        show(layout.paper, layout.title, [row | {"published_table": layout.title} for row in rows], form)
+        show(layout.paper, layout.title, rows, form)
         check_terminal(capsys.readouterr().out)
     assert "<img src=x" not in table_html(table)
 
     check_markdown(to_markdown("suite", rows, Rules()))
     check_markdown(describe_cell(result, rows[0], [record]))
-    check_markdown(
-        describe_run(
-            result, record | {"deterministic": record["deterministic"] | {"test": None, "error": HOSTILE}}, True, None
-        )
-    )
+    check_markdown(describe_run(result, changed(record, run={"test": None, "error": HOSTILE}), True, None))
     check_csv(to_csv(rows))
     assert to_json("suite", rows, Rules()).isascii()
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.leaderboard.export import rows_in
 from gt_bench.store import shipped_files
 from gt_bench.store.attempts import attempts, remember
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.store.shipped_files import read, read_result
 from gt_bench.utils.io import UnfitFile, WriteError, atomic_file, read_text, write_bytes
 from tests.gt_bench.cells import ET, make_record, make_result
+from tests.refusals import refused
 
 
 @pytest.fixture(params=["device", "FIFO"])
@@ -28,19 +28,20 @@ def linked(path: Path, target: Path) -> Path:
     return path
 
 
-def test_what_never_ends_is_not_read(tmp_path, endless):
+def test_endless_files_are_not_read(tmp_path, endless):
     store = Store(tmp_path / "store")
-    linked(store.folder("ab12") / "record.json", endless)
-    with pytest.raises(StoreError):
-        store.get("ab12")
-    with pytest.raises(StoreError):
-        list(store.records("text"))
-    linked(tmp_path / "store/cells" / f"{ET}.jsonl", endless)
-    with pytest.raises(StoreError):
-        attempts(ET, store)
-    for reader in (read, rows_in, lambda path: read_result(path, ET)):
-        with pytest.raises(StoreError):
-            reader(endless)
+    record = linked(store.folder("ab12") / "record.json", endless)
+    listed = linked(tmp_path / "store/cells" / f"{ET}.jsonl", endless)
+    for path, reader in (
+        (record, lambda: store.get("ab12")),
+        (record, lambda: list(store.records("text"))),
+        (listed, lambda: attempts(ET, store)),
+        (endless, lambda: read(endless)),
+        (endless, lambda: read_result(endless, ET)),
+    ):
+        with refused(StoreError, file=str(path)) as error:
+            reader()
+        assert "not a regular file" in error.value.problem
 
 
 def test_a_file_is_read_up_to_a_bound(tmp_path):
@@ -57,8 +58,9 @@ def test_a_shipped_file_that_unpacks_to_more_than_the_bound(tmp_path, monkeypatc
     path = tmp_path / "row.json.gz"
     path.write_bytes(gzip.compress(b" " * (1 << 20)))
     monkeypatch.setattr(shipped_files, "MAX_BYTES", 1 << 19)
-    with pytest.raises(StoreError):
+    with refused(StoreError, file=str(path)) as error:
         read(path)
+    assert "more than 524,288 bytes after decompression" in error.value.problem
 
 
 @pytest.mark.parametrize("damage", [b'{"runs": ', b"\x00\xff", b'{"runs": 3}\n', b"[]\n", b"{}\n"])
@@ -70,7 +72,7 @@ def test_a_damaged_list_of_attempts_is_set_aside(tmp_path, capsys, damage):
     path.write_bytes(damaged)
     later = make_result(ET, [make_record(ET, 1)])
     remember(later, store)
-    assert [one["runs"] for one in attempts(ET, store)] == [later["runs"]]
+    assert [one.runs for one in attempts(ET, store)] == [later.runs]
     (aside,) = path.parent.glob("*.damaged-*")
     assert aside.read_bytes() == damaged
     assert aside.name in capsys.readouterr().err
@@ -90,14 +92,21 @@ def test_files_have_the_permissions_of_the_umask(tmp_path, mask, mode):
 
 
 @pytest.mark.parametrize(
-    "make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/null"), lambda p: p.symlink_to(p)]
+    ("make", "problem"),
+    [
+        (os.mkfifo, "not a regular file"),
+        (os.mkdir, "not a regular file"),
+        (lambda path: path.symlink_to("/dev/null"), "not a regular file"),
+        (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+    ],
 )
-def test_only_regular_files_are_replaced(tmp_path, make):
+def test_only_regular_files_are_replaced(tmp_path, make, problem):
     path = tmp_path / "page.html"
     make(path)
     before = path.lstat()
-    with pytest.raises(WriteError):
+    with refused(WriteError, file=str(path)) as error:
         write_bytes(path, b"new")
+    assert problem in error.value.problem
     after = path.lstat()
     assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
     assert list(tmp_path.iterdir()) == [path]

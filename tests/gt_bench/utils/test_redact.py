@@ -89,7 +89,7 @@ def test_paths_say_nothing_of_the_machine(text, shown):
     assert shareable(shown) == shown
 
 
-def test_what_is_unavailable_is_written_without_them(tmp_path, monkeypatch, capsys):
+def test_reasons_of_unavailable_data_are_redacted(tmp_path, monkeypatch, capsys):
     home = tmp_path / "home/ann/mirror"
     monkeypatch.setenv(
         "GT_DATA_MIRROR", f"{home},http://ann:{SECRET}@127.0.0.1:9/data,http://127.0.0.1:9/x?token={SECRET}"

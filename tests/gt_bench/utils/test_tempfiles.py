@@ -35,7 +35,7 @@ def leave(path: Path, old: bool = True) -> Path:
         ("mlflow.db.damaged-1", True, False),
     ],
 )
-def test_what_is_swept(tmp_path, name, old, swept):
+def test_old_temporary_files_are_swept(tmp_path, name, old, swept):
     path = leave(tmp_path / name, old)
     assert sweep(tmp_path) == ([path] if swept else [])
     assert path.exists() != swept
@@ -56,7 +56,7 @@ def test_each_stage_sweeps_where_it_writes(project):
     project.recipe()
     grid = load_grid()
     result = train_cell(grid.find("small/web/mlp"), grid)
-    digest = result["runs"][0]
+    digest = result.runs[0]
     left = [
         leave(Path("results/small/web/.mlp.json.abcdefgh")),
         leave(Path("store", digest[:2], digest, ".record.json.abcdefgh")),
@@ -74,7 +74,7 @@ def test_each_stage_sweeps_where_it_writes(project):
     assert other.exists()
 
 
-def test_all_that_is_old_goes_by_command(project):
+def test_prune_removes_all_old_temporary_files(project):
     project.recipe()
     left = [
         leave(Path(f"{folder}/a/.b.json.abcdefgh"))

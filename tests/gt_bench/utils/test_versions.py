@@ -1,12 +1,11 @@
 """Declared versions: read from the source; the default is 1."""
 
-import re
-
 import pytest
 
-from gt_bench.experiment.components import modules_of_run, run_versions
+from gt_bench.config.components import modules_of_run, run_versions
 from gt_bench.utils import versions
 from gt_bench.utils.versions import VersionError, version_of, version_text
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def module(tmp_path, monkeypatch):
         ("OTHER = VERSION_OF = 5\n", 1),
     ],
 )
-def test_what_a_module_declares(module, text, version):
+def test_a_module_declares_its_version(module, text, version):
     assert module(text) == version
 
 
@@ -49,8 +48,8 @@ def test_what_a_module_declares(module, text, version):
         "VERSION = 1.5",
     ],
 )
-def test_what_is_no_version_is_named_with_its_line(module, text):
-    with pytest.raises(VersionError, match=r"module.py, line 2: invalid VERSION; expected a positive integer"):
+def test_an_invalid_version_is_named_with_its_line(module, text):
+    with refused(VersionError, place="line 2"):
         module(f"import os\n{text}\n")
 
 
@@ -68,7 +67,7 @@ def test_a_run_has_the_versions_of_what_computes_it():
     )
     assert "encoding rrwp" not in modules_of_run("ppgt", "node-classification", {"encodings": {"rrwp": {"steps": 3}}})
     assert "model" not in run_versions(None, "node-classification"), "a user's own model has the digest of its files"
-    with pytest.raises(KeyError, match=re.escape("did you mean 'gcn'")):
+    with pytest.raises(KeyError):
         run_versions("gcnn", "node-classification")
     with pytest.raises(ModuleNotFoundError):
         version_of("stages.no_such_module")

@@ -24,7 +24,7 @@ def test_is_its_equations(name):
     torch.testing.assert_close(model(graph), z, rtol=1e-7, atol=1e-7)  # gamma is float32
 
 
-def test_what_is_learned():
+def test_only_gprgnn_learns_gamma():
     assert "gamma" in dict(build("gprgnn").named_parameters())
     assert "gamma" not in dict(build("appnp").named_parameters())
     model = build("gprgnn", alpha=0.0)

@@ -29,18 +29,6 @@ def with_numbers(sizes=(5, 3, 7)) -> list[GraphBatch]:
     return graphs
 
 
-def test_is_its_equations():
-    graph, model = with_numbers((7,))[0], build().eval()
-    rows = torch.zeros(7, 8, dtype=torch.float64)
-    for source, target in graph.edge_index.T.tolist():
-        rows[target, source] += 1
-    h_a = nn.functional.linear(rows, model.adjacency.weight, model.adjacency.bias)
-    h_x = model.encoder.linear(graph.x)
-    x = (model.joint(torch.cat([h_a, h_x], 1)) + h_a + h_x).relu()
-    expected = model.linears[1](model.norms[0](model.linears[0](x).relu()))
-    torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
-
-
 def test_against_torch_geometric():
     graph, model = with_numbers((8,))[0], build().eval()
     other = pyg.LINKX(8, 4, 6, 3, 2).double().eval()

@@ -74,6 +74,6 @@ def test_is_its_equations(edge_dim):
     )
 
 
-def test_what_is_without_the_scale():
+def test_the_degree_scale_changes_the_output():
     graph = sparse_graphs((8,))[0]
     assert not torch.allclose(build(degree_scale=False).eval()(graph), build().eval()(graph))

@@ -71,27 +71,6 @@ def test_parity(parity):
             torch.testing.assert_close(module.out.weight.grad, case["g.linears.4.weight"], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.slow
-def test_autocast():
-    batch, x = checks.random_graphs((6,))[0], torch.randn(36, 8)
-    module = TriangularAttention(8, 2)
-    expected = module(x, batch)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = module(x, batch)
-    assert out.dtype == torch.bfloat16
-    torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.02)
-
-
-@pytest.mark.slow
-def test_compiles_without_graph_breaks():
-    batch, module = checks.random_graphs((6,), dtype=torch.float32)[0], TriangularAttention(8, 2, attn_dropout=0.1)
-    x = torch.randn(36, 8)
-    batch.sizes  # noqa: B018  as a model's tokens have done before
-    torch._dynamo.reset()
-    compiled = torch.compile(module.eval(), backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x, batch), module(x, batch))
-
-
 def test_bad_arguments():
     with pytest.raises(ValueError, match="3 heads"):
         TriangularAttention(8, 3)

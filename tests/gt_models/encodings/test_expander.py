@@ -56,7 +56,7 @@ def test_the_best_draw_stays_where_none_suffices(monkeypatch):
     assert found["expander_gap"].item() == pytest.approx(-0.2)
 
 
-def test_what_decides_a_draw():
+def test_a_draw_depends_on_seed_and_graph_alone():
     """A draw depends on the seed and the id of the graph, not on the batch."""
     ids = torch.tensor([3, 8])
     both = compute("expander", of_sizes(20, 20), degree=2, graphs=ids)["expander"]

@@ -43,7 +43,7 @@ def test_eigenvectors_are_carried_along_but_for_the_first():
     torch.testing.assert_close(found, compute("hops", as_features, columns=6, steps=1, dtype=torch.float64)["hops"])
 
 
-def test_what_is_refused():
+def test_categorical_features_and_wrong_columns_are_refused():
     graph = random_graphs((4,))[0]
     with pytest.raises(EncodingError, match="columns is 3, and the node features have 4"):
         compute("hops", graph, columns=3)

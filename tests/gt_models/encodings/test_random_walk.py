@@ -52,20 +52,6 @@ def test_cycle_by_hand():
     torch.testing.assert_close(values.sum(1), torch.ones(n, steps + 1, dtype=torch.float64))
 
 
-def test_complete_bipartite_by_hand():
-    values = rrwp(of_networkx(nx.complete_bipartite_graph(2, 3)), steps=3).view(5, 5, 4)
-    assert values[0, 0].tolist() == pytest.approx([1, 0, 1 / 2, 0])
-    assert values[0, 4].tolist() == pytest.approx([0, 1 / 3, 0, 1 / 3])
-    assert values[4, 0].tolist() == pytest.approx([0, 1 / 2, 0, 1 / 2])
-
-
-@pytest.mark.parametrize("steps", [1, 2, 3, 7, 20])
-def test_a_batch_against_powers_one_by_one(steps):
-    graphs = random_graphs((5, 3, 7, 7, 1, 12, 5), density=0.3)
-    expected = torch.cat([by_loops(g, range(1, steps + 1)) for g in graphs])
-    torch.testing.assert_close(rrwp(collate(graphs), steps=steps), expected, rtol=0, atol=1e-13)
-
-
 @pytest.mark.parametrize("many", [0, 256])
 @pytest.mark.parametrize("dual", [False, True])
 @pytest.mark.parametrize("normalization", ["rw", "sym"])
@@ -76,16 +62,6 @@ def test_dense_products_as_on_a_gpu_give_the_same(monkeypatch, many, dual, norma
     found = torch.empty_like(expected)
     random_walk._write_products(found, batch, 6, True, False, dual, normalization)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("n", [15, 16, 17, 40])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_graphs_wider_than_a_vector(n, dtype):
-    graphs = random_graphs((n, 3, n), density=0.2)
-    expected = torch.cat([by_loops(g, range(1, 10)) for g in graphs])
-    found = compute("rrwp", collate(graphs), steps=9, dtype=dtype)["rrwp"]
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-13 if dtype == torch.float64 else 1e-6)
 
 
 def test_the_number_of_threads_changes_nothing():
@@ -143,14 +119,6 @@ def test_symmetric_normalisation():
     torch.testing.assert_close(values[..., 3], torch.linalg.matrix_power(matrix, 3), rtol=0, atol=1e-13)
 
 
-def test_isolated_nodes_have_zero_rows_but_in_the_identity():
-    graph = GraphBatch(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 3]))
-    values = rrwp(graph, steps=4).view(3, 3, 5)
-    assert values[2, 2].tolist() == [1, 0, 0, 0, 0]
-    assert not values[2, :2].any()
-    assert not values[:2, 2].any()
-
-
 def test_a_repeated_edge_counts_once():
     graph = of_networkx(nx.path_graph(5))
     twice = GraphBatch(graph.x, torch.cat([graph.edge_index, graph.edge_index[:, :3]], 1), graph.ptr)
@@ -177,13 +145,6 @@ def test_rwse_is_the_diagonal():
     torch.testing.assert_close(
         compute("rwse", collate(graphs), steps=5, dtype=torch.float64)["rwse"], expected, rtol=0, atol=1e-14
     )
-
-
-def test_float32_is_close_after_many_steps():
-    graph = random_graphs((30,), density=0.2)[0]
-    values = compute("rrwp", graph, steps=24)["rrwp"]
-    assert values.dtype == torch.float32
-    torch.testing.assert_close(values.double(), rrwp(graph, steps=24), rtol=0, atol=1e-6)
 
 
 def test_walks_along_the_bonds_of_a_completed_graph():

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch_geometric.data import Data
 
-from gt_models import GraphBatch, create_model
+from gt_models import GraphBatch
 from gt_models.hot.encoders import TensorEncoder
 from gt_models.hot.support import Support
 from tests.gt_models.hot.cases import _float64  # noqa: F401
@@ -31,23 +30,3 @@ def test_categorical_input_by_loops(edge_columns):
         torch.testing.assert_close(
             out[support.sets[2].index.tolist().index([s, t])], torch.cat([torch.zeros(6), expected])
         )
-
-
-@pytest.mark.slow
-def test_torch_geometric_data_and_categorical_features():
-    model = create_model(
-        "hot-released",
-        in_dim=[5, 3],
-        out_dim=2,
-        edge_dim=[4],
-        hidden_dim=8,
-        num_heads=2,
-        num_layers=1,
-        degree_embeddings=6,
-    )
-    data = Data(
-        x=torch.tensor([[0, 1], [4, 2], [3, 0]]),
-        edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]),
-        edge_attr=torch.tensor([0, 0, 3, 3]),
-    )
-    assert model(data).shape == (1, 2)

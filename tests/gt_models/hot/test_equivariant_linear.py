@@ -7,7 +7,7 @@ from gt_models.batch import GraphBatch
 from gt_models.hot.equivalence_classes import equivalence_classes
 from gt_models.hot.equivariant_linear import EquivariantLinear, class_count
 from gt_models.hot.support import Support
-from tests.gt_models.checks import collate, permute, random_graphs
+from tests.gt_models.checks import collate, random_graphs
 from tests.gt_models.hot.cases import ORDERS, parity_support, to_rows
 from tests.gt_models.reference import hot as reference
 
@@ -28,59 +28,6 @@ def test_layer_is_its_definition(k, l, dense, light, normalize):
     values = torch.randn(len(support.sets[k]), 3, dtype=torch.float64)
     expected = reference.run_linear(layer, values, reference.tuples_of(support))
     torch.testing.assert_close(layer(values, support), expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize(("k", "l"), ORDERS)
-def test_layer_is_equivariant(k, l):
-    graph, order = random_graphs(sizes=(5,))[0], torch.tensor([3, 0, 4, 1, 2])
-    place = torch.empty_like(order)
-    place[order] = torch.arange(5)
-    layer = EquivariantLinear(k, l, 3, 2).double()
-    before, after = support_of(graph, k, l), support_of(permute(graph, order), k, l)
-    values = torch.randn(len(before.sets[k]), 3, dtype=torch.float64)
-
-    def rows(o):  # row of `after` that each row of `before` moves to
-        names = {tuple(r): a for a, r in enumerate(after.sets[o].index.tolist())}
-        return torch.tensor([names[tuple(place[r].tolist())] for r in before.sets[o].index], dtype=torch.long)
-
-    moved = torch.empty_like(values)
-    moved[rows(k)] = values
-    torch.testing.assert_close(layer(moved, after)[rows(l)], layer(values, before), rtol=1e-10, atol=1e-10)
-
-
-def test_light_is_full_with_the_other_weights_zero():
-    support = Support.sparse(random_graphs(sizes=(6,))[0])
-    full, light = EquivariantLinear(2, 2, 3, 4).double(), EquivariantLinear(2, 2, 3, 4, light=True).double()
-    with torch.no_grad():
-        full.weight.zero_()
-        for a, c in enumerate(light.classes):
-            at = full.classes.index(c)
-            full.weight[at * 3 : at * 3 + 3] = light.weight[a * 3 : a * 3 + 3]
-    values = torch.randn(len(support.sets[2]), 3, dtype=torch.float64)
-    torch.testing.assert_close(full(values, support), light(values, support))
-
-
-def test_l_1_to_1_is_a_deepset_layer():
-    """Eq. (3)."""
-    support = Support(random_graphs(sizes=(6,))[0])
-    layer = EquivariantLinear(1, 1, 3, 4).double()
-    own, others = layer.weight.split(3)
-    x = torch.randn(6, 3, dtype=torch.float64)
-    expected = (
-        x @ own + (torch.ones(6, 6, dtype=torch.float64) - torch.eye(6, dtype=torch.float64)) @ x @ others + layer.bias
-    )
-    torch.testing.assert_close(layer(x, support), expected)
-
-
-def test_sparse_on_the_complete_graph_is_dense():
-    n = 5
-    pairs = (~torch.eye(n, dtype=torch.bool)).nonzero().T
-    graph = GraphBatch(torch.zeros(n, 1), pairs, torch.tensor([0, n]))
-    sparse, dense = Support.sparse(graph), Support.complete(graph, 2)
-    layer = EquivariantLinear(2, 2, 3, 2).double()
-    values = torch.randn(n * n, 3, dtype=torch.float64)
-    assert torch.equal(sparse.sets[2].index, dense.sets[2].index)
-    torch.testing.assert_close(layer(values, sparse), layer(values, dense))
 
 
 def test_counts_are_exact_on_a_batch():

@@ -6,7 +6,6 @@ import torch
 from gt_models import GraphBatch
 from gt_models.hot import HigherOrderAttention
 from gt_models.hot.support import Support
-from gt_models.kernels import use
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
@@ -134,39 +133,6 @@ def test_dropout_falls_on_attention_and_on_the_feed_forward(attention):
 
 
 # the linear cost
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"name": "hot-released"},
-        {"name": "hot-released", "hidden_dim": 40, "num_features": 11},
-        {"kernel": "generalized"},
-    ],
-)
-@pytest.mark.parametrize(("level", "num_threads"), [("graph", 1), ("node", 3)])
-def test_forms_of_the_kernel_agree(monkeypatch, arguments, level, num_threads):
-    """Values and gradients; groups in several pieces, isolated nodes, one-way edges, heads wider than a vector."""
-    sizes, rng = (400, 3, 1, 60), torch.Generator().manual_seed(0)
-    starts = torch.tensor([0, 400, 403, 404])
-    edges = [torch.randint(0, n, (2, 3 * n), generator=rng) + start for n, start in zip(sizes, starts, strict=True)]
-    index = torch.cat(edges, 1)
-    batch = GraphBatch(torch.randn(464, 4), index, torch.tensor([0, 400, 403, 404, 464]), torch.randn(index.size(1), 3))
-    model = build(level, **arguments, redraw_interval=None)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: num_threads)
-
-    def run() -> list[torch.Tensor]:
-        model.zero_grad()
-        out = model(batch)
-        (out * torch.arange(out.numel()).view_as(out).cos()).sum().backward()
-        return [out.detach(), *[p.grad.clone() for p in model.parameters()]]
-
-    compiled = run()
-    with use("reference"):
-        plain = run()
-    for a, b in zip(compiled, plain, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
 
 
 def test_kernel_form_holds_memory_linear_in_edges():

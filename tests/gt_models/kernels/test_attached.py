@@ -323,7 +323,7 @@ def test_attention_in_chunks_is_the_equation(num_nodes, monkeypatch):
     assert form.why_not(layer, *given, checks.collate(of_polynormer.graphs())) is not None
 
 
-def test_what_closes_a_layer_is_equation_17():
+def test_the_output_step_of_a_layer_is_equation_17():
     local = of_polynormer.build(dropout=0.3, relu=True).local_layers[0]
     h, a = torch.randn(2, 9, 8, dtype=DOUBLE)
     results = []

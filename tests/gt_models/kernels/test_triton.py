@@ -93,7 +93,7 @@ def test_interpreted_a_form_equals_the_definition(name, tmp_path):
     assert all(not_finite)
 
 
-def test_it_drops_what_plain_torch_drops(tmp_path):
+def test_the_kernel_drops_the_same_entries_as_plain_torch(tmp_path):
     same, kept = interpreted(HASH, tmp_path)
     assert same == [True] * 3
     assert all(0.6 < share < 0.8 for share in kept)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gt_models.kernels.compiled import compiled, dot, inner, largest, move, powers, shares
+from gt_models.kernels.compiled import compiled, dot, largest, move, powers, shares
 from gt_models.kernels.vectors import LANES, copy, gate, gather, local, mul, muladd, scatter, softmax
 from tests.gt_models.checks import said_by_two_processes
 
@@ -143,31 +143,6 @@ def test_shares_hold_every_unit_once(costs):
     assert sorted(bounds) == bounds
     if len(costs) == 50:
         assert max(np.diff(bounds)) == 17
-
-
-def test_parts_are_compiled_into_kernels():
-    """Otherwise a process that compiles a kernel and one that loads it from disk call different copies."""
-    kernel = compiled(_caller)
-    kernel(np.ones(4))
-    (code,) = kernel.inspect_llvm().values()
-    assert not [line for line in code.splitlines() if " call " in line and "_long_part" in line]
-
-
-@inner
-def _long_part(x, i):  # LLVM would not inline it
-    y = x[i]
-    for _ in range(3):
-        y = np.sqrt(np.abs(np.sin(y) * np.exp(-y) + np.log(np.abs(y) + 1) * np.cos(y))) + np.tan(y) * np.arctan(y)
-        y = np.cbrt(np.abs(y) + np.expm1(y) * np.log1p(np.abs(y))) + np.hypot(y, 3.0) * np.arcsinh(y) - np.tanh(y) ** 3
-    x[i] = y
-
-
-def _caller(x):
-    for i in range(0, len(x), 4):
-        _long_part(x, i)
-        _long_part(x, i + 1)
-        _long_part(x, i + 2)
-        _long_part(x, i + 3)
 
 
 @pytest.mark.slow

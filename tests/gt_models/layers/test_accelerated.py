@@ -75,7 +75,7 @@ def taken_by(model: nn.Module, x: Tensor, name: str = "double_linear") -> tuple[
     return out, dict(taken.get(name, {}))
 
 
-def test_it_replaces_the_method_and_gives_the_same_numbers_and_gradients():
+def test_a_form_replaces_the_method_with_equal_numbers_and_gradients():
     model, x = Double(), torch.randn(4, 3)
     out, taken = taken_by(model, x)
     assert taken == {"fused": 1}
@@ -201,7 +201,7 @@ def test_what_is_attached_to_a_subclass_replaces_its_own_method_and_not_its_base
         torch.testing.assert_close(model(x), expected)
 
 
-def test_one_that_raises_gives_way_with_one_warning_and_is_in_the_record():
+def test_a_form_that_raises_is_disabled_with_one_warning_and_recorded():
     def broken(module, x):
         raise RuntimeError("no such instruction")
 
@@ -242,6 +242,6 @@ def test_compilers_exporters_and_transforms_see_the_plain_method():
     torch.testing.assert_close(gradient, (2 * model.linear.weight.sum(0)).expand(4, 3))
 
 
-def test_only_a_marked_method_can_have_one():
+def test_only_a_marked_method_can_have_a_form():
     with pytest.raises(ValueError, match="Double.unmarked is not marked as @accelerated"):
         attach(Double, "unmarked", "none", [])

@@ -16,7 +16,7 @@ def weights(kind, sizes=(4, 4, 4)):
 
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("training", [True, False])
-def test_it_draws_one_number_in_training_and_none_outside(kind, training):
+def test_pair_dropout_draws_one_number_in_training_alone(kind, training):
     module = kind(0.5).train(training)
     given = weights(kind)
     torch.manual_seed(0)

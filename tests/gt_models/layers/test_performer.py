@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from gt_models import GraphBatch, create_model
 from gt_models.layers.performer import (
     RandomFeatures,
     gaussian_orthogonal_matrix,
@@ -97,6 +98,38 @@ def test_chunks_change_nothing(kernel, masked):
         torch.testing.assert_close(results[0][0][:1, :, :7], alone, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("chunk", [100, 2])
+def test_gradients_flow_through_the_stabilizer_unless_detached(chunk):
+    features = RandomFeatures(3, 4, eps=0.1).double()
+    inputs = [torch.randn(5, 3, dtype=D, requires_grad=True) for _ in range(3)]
+    assert torch.autograd.gradcheck(lambda *qkv: performer_attention(*qkv, features, chunk=chunk), inputs)
+    features.detach = True
+    assert not torch.autograd.gradcheck(
+        lambda *qkv: performer_attention(*qkv, features, chunk=chunk), inputs, raise_exception=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments"),
+    [("nodeformer", {}), ("gps", {"local_layer": "gcn", "attention": "performer", "attn_dropout": 0.0})],
+)
+def test_models_whose_authors_keep_the_gradient_of_the_stabilizer(model, arguments):
+    torch.manual_seed(0)
+    network = create_model(model, in_dim=4, out_dim=2, level="node", hidden_dim=8, **arguments).double().eval()
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    x, direction, h = 3 * torch.randn(4, 4, dtype=D), torch.randn(4, 4, dtype=D), 1e-6
+
+    def total(x):
+        return network(GraphBatch(x, edges, torch.tensor([0, 4]))).square().sum()
+
+    with torch.enable_grad():
+        leaf = x.requires_grad_()
+        (gradient,) = torch.autograd.grad(total(leaf), leaf)
+    with torch.no_grad():
+        difference = (total(x + h * direction) - total(x - h * direction)) / (2 * h)
+    torch.testing.assert_close((gradient * direction).sum(), difference, rtol=1e-6, atol=1e-8)
+
+
 def test_redraws_when_due_and_in_training_only(tmp_path):
     torch.manual_seed(1)
     features = RandomFeatures(4, redraw_interval=3)
@@ -133,31 +166,6 @@ def test_bad_features():
         RandomFeatures(4, redraw_interval=0)
     with pytest.raises(ValueError, match="at least one"):
         gaussian_orthogonal_matrix(0, 4)
-
-
-@pytest.mark.parametrize("chunk", [16384, 4])
-@pytest.mark.parametrize("kernel", ["softmax", "relu"])
-def test_two_forwards_before_one_backward(chunk, kernel):
-    """The second pass draws other features; gradients of the first pass use the features of the first pass."""
-
-    def gradients(together):
-        torch.manual_seed(0)
-        features, x = (
-            RandomFeatures(4, 8, redraw_interval=1, kernel=kernel),
-            torch.randn(2, 1, 10, 4, dtype=D, requires_grad=True),
-        )
-        features.double()
-        total, losses = torch.zeros_like(x), []
-        for _ in range(3):
-            features.step()
-            loss = performer_attention(x, x, x, features, chunk=chunk).square().sum()
-            if together:
-                losses.append(loss)
-            else:
-                total += torch.autograd.grad(loss, x)[0]
-        return torch.autograd.grad(sum(losses), x)[0] if together else total
-
-    torch.testing.assert_close(gradients(True), gradients(False))
 
 
 def test_redraws_inside_transforms_of_torch_func():

@@ -13,7 +13,7 @@ COUNTS = torch.tensor([3, 1, 4])
 @pytest.mark.slow
 @pytest.mark.parametrize("max_padding", [0.0, 1.0])
 @pytest.mark.parametrize("own_queries", [True, False])
-def test_it_has_a_second_derivative(own_queries, max_padding):
+def test_attention_has_a_second_derivative(own_queries, max_padding):
     torch.manual_seed(0)
     attention, packing = SoftmaxAttention(2).double(), Packing.of(COUNTS, max_padding=max_padding)
     tokens = torch.randn(8, 12 if own_queries else 8, dtype=torch.float64, requires_grad=True)

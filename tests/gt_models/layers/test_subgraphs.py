@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from gt_models import GraphBatch, create_model
-from gt_models.encodings.random_walk import rrwp
+from gt_models import GraphBatch
 from gt_models.layers.subgraphs import Subgraphs
 
 
@@ -73,25 +72,3 @@ def test_bad_input():
         with pytest.raises(ValueError, match=text):
             Subgraphs(large(), *sizes).around(targets)
     assert Subgraphs(large(), 2, 5).around(torch.zeros(0, dtype=torch.long)).num_graphs == 0
-
-
-@pytest.mark.slow
-def test_ppgt_learns_from_subgraphs():
-    """The ogbn-arxiv setting on a small graph: both directions, class attention, marked targets, masked nodes."""
-    batch = Subgraphs(large(), 10, 12).around(torch.tensor([3, 17, 59]))
-    batch.encodings |= rrwp(batch, steps=2, dual=True, dtype=torch.float64)
-    sizes = {
-        "in_dim": 1,
-        "out_dim": 4,
-        "hidden_dim": 8,
-        "num_layers": 2,
-        "num_heads": 2,
-        "rrwp_dim": 5,
-        "stem_dim": 6,
-        "pair_dim": 8,
-    }
-    model = create_model("ppgt-node2subgraph-released", **sizes, node_mask_rate=0.5, stem_drop_path=0.2).double()
-    out = model(batch)
-    assert out.shape == (3, 4)
-    out.sum().backward()
-    assert model.target_vector.grad.abs().max() > 0

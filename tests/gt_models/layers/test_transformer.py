@@ -56,38 +56,6 @@ def test_groups_change_nothing(attention):
         torch.testing.assert_close(other, expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.5])
-def test_bfloat16_autocast(rate):
-    torch.manual_seed(0)
-    layer, packing, x = EncoderLayer(12, 3, 8, attn_dropout=rate), Packing.of(torch.tensor([5, 3])), torch.randn(8, 12)
-    torch.manual_seed(1)
-    expected = layer(x, packing)
-    torch.manual_seed(1)
-    with torch.autocast("cpu", torch.bfloat16), forms_taken() as taken:
-        out = layer(x, packing)
-        out.sum().backward()
-    assert taken["packed_attention"] == {"numba": 1}
-    assert (out - expected).norm() < 0.05 * expected.norm()
-
-
-@pytest.mark.slow
-def test_compiles_without_graph_breaks():
-    """The packing is one padded group, regardless of the lengths of graphs."""
-    layer, x, counts = EncoderLayer(12, 3, 8), torch.randn(8, 12, requires_grad=True), torch.tensor([3, 5])
-    torch._dynamo.reset()
-
-    def run(x, counts):
-        packing = Packing.of(counts, x.size(0), longest=6)
-        return layer(x, packing, True).index_select(0, packing.rank) + layer(x, packing).sum()
-
-    out = torch.compile(run, backend="aot_eager", fullgraph=True)(x, counts)
-    torch.testing.assert_close(out, run(x, counts))
-    (grad,) = torch.autograd.grad(out.sum(), x)
-    (expected,) = torch.autograd.grad(run(x, counts).sum(), x)
-    torch.testing.assert_close(grad, expected)
-    torch._dynamo.reset()
-
-
 def test_two_forwards_of_a_long_graph_before_one_backward(monkeypatch):
     """A layer that works by rows computes its features again in the backward pass, with the forward's projection."""
     monkeypatch.setattr("gt_models.layers.transformer.LONG", 40)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch_geometric.nn import GATConv, GCNConv
 
-from gt_models.batch import GraphBatch
 from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution
 from tests.gt_models.polynormer.cases import messy_graph, redraw
 
@@ -50,28 +49,6 @@ def test_convolution_equals_gcnconv_with_its_gradients():
     (out * weight).sum().backward()
     (expected * weight).sum().backward()
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "layer",
-    [lambda: GraphAttention(4, 8, 2), lambda: GraphConvolution(4, 8), lambda: GraphConvolution(4, 8, "random-walk")],
-)
-@pytest.mark.parametrize(
-    "make",
-    [messy_graph, lambda: GraphBatch(torch.randn(3, 4).double(), torch.empty(2, 0).long(), torch.tensor([0, 3]))],
-)
-def test_compiled_without_a_break_it_is_the_same(layer, make):
-    layer, graph = redraw(layer().double()), make()
-    whole = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    results = []
-    for form in (layer, whole):
-        layer.zero_grad()
-        out = form(graph.x, graph)
-        out.sin().sum().backward()
-        results.append([out, *(p.grad for p in layer.parameters())])
-    for expected, found in zip(*results, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_bad_arguments():

@@ -9,7 +9,6 @@ from gt_models.hot.equivalence_classes import light_classes
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models.hot.cases import _float64, build, one_way_graph, parity_support, to_rows  # noqa: F401
-from tests.gt_models.reference import hot as reference
 
 CLASSES = {
     1: ((0,), (1, 2, 3)),
@@ -152,38 +151,6 @@ def test_parameter_counts_of_the_authors_models():
             readout_dim=256, readout_heads=16, head_dims=[], degree_embeddings=512,
         )  # fmt: skip
     assert round(parameters(pcqm) / 1e6, 1) == 59.8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("level", "form"),
-    [("graph", "sparse"), ("graph", "dense"), ("node", "sparse"), ("node", "dense"), ("pair", "dense")],
-)
-@pytest.mark.parametrize("attention", ["softmax", "kernel"])
-def test_model_is_its_parts_one_after_the_other(level, attention, form):
-    graph, arguments = (
-        one_way_graph(),
-        {"readout_dim": 12, "readout_heads": 3, "ffn_dim": 5, "num_layers": 2, "input_order": 2},
-    )
-    model = build(level, "hot-released", attention=attention, form=form, **arguments).eval()
-    for p in model.parameters():
-        torch.nn.init.normal_(p, std=0.5)
-    assert [layer.attention.num_heads for layer in model.layers] == [2, 2, 3 if level == "graph" else 2]
-    assert [layer.attention.qk_dim for layer in model.layers] == [8, 8, 12 if level == "graph" else 8]
-    tuples, at = reference.tuples_of(model.support(graph)), {}
-    for i in range(5):
-        at[i, i] = torch.cat([graph.x[i], torch.zeros(3)])
-    for edge, features in zip(graph.edge_index.T.tolist(), graph.edge_attr, strict=True):
-        at[tuple(edge)] = at.get(tuple(edge), torch.zeros(7)) + torch.cat([torch.zeros(4), features])
-    values = torch.stack([at.get(t, torch.zeros(7)) for t in tuples[2]])
-    values = reference.run_linear(model.input_map, values, tuples)
-    features = None if model.features is None else reference.generalized_features(model.features.projection)
-    for layer in model.layers:
-        values = reference.enc_layer(layer, values, tuples, features, reference.gelu)
-    if level == "pair":
-        values = values[[tuples[2].index((i, j)) for i in range(5) for j in range(5)]]
-    expected = reference.layer_norm(values, model.head.norm) @ model.head.project.weight.T + model.head.project.bias
-    torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_settings_reach_every_layer():

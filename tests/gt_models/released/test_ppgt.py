@@ -9,12 +9,8 @@ from tests.gt_models.ppgt.cases import (
     SMALL,
     SUBGRAPHS,
     ZINC,
-    described,
-    expected_outputs,
     graphs,
-    small,
     small_subgraphs,
-    with_encodings,
 )
 
 NAME = "ppgt-released"
@@ -115,34 +111,6 @@ def _parity_columns(channels: int, frequencies: int) -> list[int]:
         for part in range(2):
             order += [channels + c * 2 * frequencies + 2 * f + part for c in range(channels)]
     return order
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"position_dim": 2, "node_order": False},
-        {"edge_vector": True, "edge_dim": None, "degree": False, "pair_dim": 4},
-        {"stem_norm": True, "layer_scale": 0.5, "pooling": "mean"},
-        {"stem_norm": True, "norm": "layer", "hidden_dim": 9, "num_heads": 3, "head_layers": 1},
-    ],
-    ids=lambda c: "-".join(c),
-)
-def test_inputs_and_stems_in_loops(changes):
-    """Inputs of nodes and pairs, with their norms and scales, on directed graphs."""
-    model, singles = small(NAME, **changes), with_encodings()
-    for g in singles:
-        g.encodings = {
-            k: v for k, v in g.encodings.items() if k == "rrwp" or (k == "position" and "position_dim" in changes)
-        }
-    expected = expected_outputs(
-        model,
-        singles,
-        described(NAME, **changes),
-        changes.get("pooling", "sum"),
-        head_layers=changes.get("head_layers", 3),
-    )
-    torch.testing.assert_close(model(collate(singles)), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_batch_norms_of_the_head():

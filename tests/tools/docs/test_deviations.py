@@ -1,7 +1,6 @@
 """The page of deviations agrees with the code."""
 
-from tests.conftest import ROOT
-from tools.docs.deviations import find_marks, page
+from tools.docs.deviations import find_marks
 
 
 def test_a_mark_with_its_further_lines_is_found(tmp_path):
@@ -13,9 +12,3 @@ def test_a_mark_with_its_further_lines_is_found(tmp_path):
         ("unstated", "gt_models/a.py", "the width; from the scripts"),
         ("deviates", "gt_models/a.py", "a sign"),
     ]
-
-
-def test_the_page_is_up_to_date():
-    assert (ROOT / "docs" / "deviations.md").read_text() == page(), (
-        "run: python -m tools.docs.deviations > docs/deviations.md"
-    )

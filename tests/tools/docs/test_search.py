@@ -5,13 +5,7 @@ import re
 import yaml
 
 from gt_bench.config.search_section import SearchSection
-from tools.docs.search import PAGE, keys, page
-
-
-def test_the_page_is_as_the_schema_states():
-    assert page(PAGE.read_text()) == PAGE.read_text(), "run `python -m tools.docs.search`"
-    assert keys(SearchSection).count("\n| `") == len(SearchSection.model_fields)
-    assert "| None |" not in PAGE.read_text(), "a key without a description"
+from tools.docs.search import PAGE
 
 
 def test_its_example_is_valid():

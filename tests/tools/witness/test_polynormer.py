@@ -1,20 +1,12 @@
 """The comparison with the authors' code of Polynormer: its arguments, masks and names."""
 
-import pytest
 import torch
 
-from tools.witness.polynormer import Masks, command_of, main, renamed
+from tools.witness.polynormer import Masks, command_of, renamed
 
 RUN = (
     "python main.py --dataset minesweeper --hidden_channels 64 --local_epochs 100 --global_epochs 2000 --device $GPU\n"
 )
-
-
-def test_missing_folders_are_named(tmp_path, capsys):
-    with pytest.raises(SystemExit) as error:
-        main([str(tmp_path / "authors"), "minesweeper", "polynormer-r", "--mirror", str(tmp_path)])
-    assert error.value.code == 2
-    assert f"{tmp_path / 'authors' / 'main.py'} does not exist" in capsys.readouterr().err
 
 
 def test_only_the_schedule_and_the_width_of_the_authors_command_change(tmp_path):

@@ -14,6 +14,8 @@
     el("div", { class: "scroll" }, el("table", {},
       el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", { scope: "col" }, h)))),
       el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((v) => el("td", {}, v === null ? "–" : String(v))))))));
+  // what is between backticks is code
+  const coded = (text) => text.split("`").map((part, i, all) => (i % 2 && i < all.length - 1 ? el("code", {}, part) : i % 2 ? "`" + part : part));
   const distinct = (values) => [...new Set(values)];
   const percent = (row, value) => (row.unit === "percent" ? 100 * value : value);
   // plotly reads a little HTML in texts: names must not be any
@@ -96,7 +98,7 @@
   narrow.addEventListener("change", again);
 
   const choose = (id, values, redraw, first = values[0]) => {
-    const select = $(id);
+    const select = $(id) || el("select"); // no own results
     select.append(...values.map((value) => el("option", { value }, value)));
     if (first !== undefined) select.value = first;
     select.addEventListener("change", redraw);
@@ -116,7 +118,7 @@
     const better = (row, value) => (100 * value * (row.direction === "max" ? 1 : -1)) / Math.abs(row.published_mean);
     const cut = (text, most = 20) => plain(text.length > most ? `${text.slice(0, most - 1)}…` : text);
     const metric = (row) => (rows.filter((r) => r.id === row.id).length > 1 ? `, ${row.metric}` : "");
-    const names = rows.map((row) => (compact ? cut(`${row.model}, ${row.dataset}${metric(row)}`, 42) : narrow.matches ? `${cut(row.dataset + metric(row))}<br>${cut(row.model)}` : plain(`${row.dataset}, ${row.model}${metric(row)}`)));
+    const names = rows.map((row) => (compact ? cut(`${row.model}, ${row.dataset}${metric(row)}`, narrow.matches ? 24 : 42) : narrow.matches ? `${cut(row.dataset + metric(row))}<br>${cut(row.model)}` : plain(`${row.dataset}, ${row.model}${metric(row)}`)));
     // one number that scatters widely would hide the others: its line leaves the picture
     const ends = rows.flatMap((row) => [row.interval_low, row.interval_high].map((v) => Math.abs(better(row, v)))).sort((a, b) => a - b);
     const widest = Math.max(1, 1.3 * (ends[Math.floor(0.9 * ends.length)] || 1), ...rows.map((row) => Math.abs(better(row, row.difference))));
@@ -138,10 +140,10 @@
     const groups = compact ? rows.map((row, i) => [row.paper, i]).filter(([paper, i]) => i === rows.length - 1 || rows[i + 1].paper !== paper) : [];
     return { traces, empty: "no number of ours is compared with a published one yet",
       layout: { height: compact ? 70 + 12 * rows.length : 110 + (narrow.matches ? 40 : 22) * rows.length,
-        xaxis: axis("ours minus published, % of the published number (right: better)", { zeroline: true, zerolinecolor: colour("quiet"), zerolinewidth: 2, range: [-1.05 * widest, 1.05 * widest] }),
+        xaxis: axis(narrow.matches ? "ours minus published, %" : "ours minus published, % of the published number (right: better)", { zeroline: true, zerolinecolor: colour("quiet"), zerolinewidth: 2, range: [-1.05 * widest, 1.05 * widest] }),
         yaxis: axis("", { tickvals: names.map((_, i) => i), ticktext: names, range: [-0.7, rows.length - 0.3], tickfont: { size: compact ? 9 : 12 } }),
         shapes: groups.map(([, i]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: i + 0.5, y1: i + 0.5, line: { color: colour("line"), width: 1 } })),
-        annotations: groups.map(([paper, i]) => ({ xref: "paper", x: 1, y: i + 0.4, xanchor: "right", yanchor: "top", showarrow: false, text: plain(paper), font: { size: 11, color: colour("quiet") } })),
+        annotations: groups.map(([paper, i]) => ({ xref: "paper", x: 1, y: i + 0.4, xanchor: "right", yanchor: "top", showarrow: false, text: plain(paper), bgcolor: colour("paper"), font: { size: 11, color: colour("quiet") } })),
         showlegend: !compact, legend: { orientation: "h", y: 1, yanchor: "bottom" }, margin: { l: 10, r: 15, t: compact ? 5 : 30, b: 40 } } };
   };
   const numbers = data.rows.filter((row) => row.paper !== null);
@@ -149,6 +151,29 @@
   whenSeen("overview-plot", () => difference(papers.flatMap((paper) => numbers.filter((row) => row.paper === paper)), true));
   const forest = () => difference(judged.filter((row) => suite() === "all" || row.suite === suite()), false);
   whenSeen("forest", forest);
+
+  // own results, next to others on the dataset
+  const chosen = choose("own-dataset", data.own.map(([dataset, metric]) => `${dataset}, ${metric}`), () => draw("own-plot", mine));
+  const mine = () => {
+    const rows = data.rows.filter((row) => `${row.dataset}, ${row.metric}` === chosen());
+    rows.sort((a, b) => (a.mean - b.mean) * (a.direction === "max" ? 1 : -1)); // the best is uppermost
+    const several = distinct(rows.map((row) => row.model)).length < rows.length;
+    const points = (some, name, mean, std, colour, symbol) => ({ x: some.map(([row]) => percent(row, row[mean])), y: some.map(([, i]) => i), name, mode: "markers", type: "scatter",
+      customdata: some.map(([row]) => row.id), marker: { symbol, size: 9, color: colour }, hoverinfo: "text",
+      text: some.map(([row]) => plain(`${row.suite}, ${row.model}: ${mean === "mean" ? `${row.mean_text} over ${row.runs} runs, ${row.source}` : `published ${row.published_printed}`}`)),
+      ...(std && { error_x: { type: "data", array: some.map(([row]) => percent(row, row[std] || 0)), color: colour, thickness: 1.5, width: 3 } }) });
+    const placed = rows.map((row, i) => [row, i]);
+    const traces = [
+      points(placed.filter(([row]) => row.published_mean !== null), "published", "published_mean", null, colour("quiet"), "line-ns-open"),
+      points(placed.filter(([row]) => row.source !== "own"), "shipped", "mean", "std", SERIES[7], "circle-open"),
+      points(placed.filter(([row]) => row.source === "own"), "your results", "mean", "std", colour("accent"), "circle"),
+    ].filter((trace) => trace.x.length);
+    const unit = rows.length && rows[0].unit === "percent" ? ", %" : "";
+    return { traces, empty: "no result with a mean", layout: { height: 110 + (narrow.matches ? 40 : 24) * rows.length, showlegend: true,
+      xaxis: axis(plain(`${rows.length ? rows[0].metric : ""}${unit}`)), margin: { l: 10, r: 15, t: 30, b: 40 }, legend: { orientation: "h", y: 1, yanchor: "bottom" },
+      yaxis: axis("", { tickvals: rows.map((_, i) => i), ticktext: rows.map((row) => plain(row.model) + (several ? (narrow.matches ? "<br>" : ", ") + plain(row.suite) : "")), range: [-0.7, rows.length - 0.3] }) } };
+  };
+  if (data.own.length) whenSeen("own-plot", mine);
 
   // cost
   const mains = data.rows.filter((row, i) => data.rows.findIndex((r) => r.id === row.id) === i);
@@ -248,7 +273,7 @@
     body.replaceChildren(el("h2", { id: "cell-title" }, cell.cell));
     if (cell.lines.length) body.append(table(["metric", "ours", "runs", "published", "difference [95 %]", "verdict", "claim"], cell.lines));
     body.append(el("h3", {}, "The command that makes it", copyButton(cell.command)), el("pre", {}, cell.command));
-    if (cell.remarks.length) body.append(el("h3", {}, "Remarks"), el("ul", {}, ...cell.remarks.map((text) => el("li", {}, text))));
+    if (cell.remarks.length) body.append(el("h3", {}, "Remarks"), el("ul", {}, ...cell.remarks.map((text) => el("li", {}, ...coded(text)))));
     const curves = cell.curves ? Object.keys(cell.curves) : [];
     if (curves.length) body.append(el("h3", {}, "Learning curves"), el("div", { class: "plots" }, ...curves.map((key) => el("div", { class: "plot", id: `cell-${key}` }))));
     if (cell.recipe.length) body.append(el("h3", {}, "Recipe, with the origin of each value"), table(["key", "value", "origin"], cell.recipe));
@@ -277,9 +302,13 @@
   });
   const unfold = () => {
     const target = location.hash && document.getElementById(location.hash.slice(1));
-    if (target && target.tagName === "DETAILS") target.open = true;
+    if (!target) return;
+    const first = target.tagName === "SECTION" && target.querySelector(":scope > details");
+    for (let node = first || target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+    target.scrollIntoView();
   };
   addEventListener("hashchange", unfold);
+  document.addEventListener("click", (event) => { if (event.target.closest('a[href^="#"]')) setTimeout(unfold); }); // also a section that was closed again
   unfold();
   const fromAddress = () => { const match = /^#cell=(.+)$/.exec(location.hash); if (match) open(decodeURIComponent(match[1])); };
   addEventListener("hashchange", fromAddress);

@@ -1,10 +1,11 @@
 """Stored results of experiments, as checks read them."""
 
-import pytest
-
 from gt_bench.claims.checks import findings
 from gt_bench.claims.checks.findings import Cases, load_cases, partial_values, percentages
-from gt_bench.papers.published import PublishedError
+from gt_bench.claims.checks.registry import find_check
+from gt_bench.claims.experiments.registry import module_of
+from gt_bench.papers.results_file import PublishedError
+from tests.refusals import refused
 
 
 def test_a_case_or_prefix_that_does_not_exist_names_the_nearest():
@@ -12,7 +13,7 @@ def test_a_case_or_prefix_that_does_not_exist_names_the_nearest():
     assert found["PPGT"] == 3
     assert found.with_prefix("HOT") == {"HOT (D)": 1, "HOT (S)": 2}
     for ask in (found.__getitem__, found.with_prefix):
-        with pytest.raises(PublishedError, match=r"the finding growth has no case 'PPGTT' \(did you mean 'PPGT'\?\)"):
+        with refused(PublishedError, value="PPGTT"):
             ask("PPGTT")
 
 
@@ -20,11 +21,24 @@ def test_a_finding_that_is_stored_has_its_cases():
     assert load_cases("growth")["PPGT"]["sizes"]
 
 
-def test_of_a_finding_that_misses_cases_those_that_are_there(monkeypatch):
+def test_an_incomplete_finding_is_checked_on_its_cases(monkeypatch):
     monkeypatch.setattr(findings.registry, "partial", lambda name: {"stand-in": 1, "dense, ORF": 2})
-    assert partial_values("attention_maps", ["dense, ORF", "dense, Lap"]) == {"dense, ORF": 2}
-    with pytest.raises(PublishedError, match="attention_maps has no case 'dense, ORFF'"):
-        partial_values("attention_maps", ["dense, ORFF"])
+    known = ["dense, ORF", "dense, Lap", "stand-in"]
+    assert partial_values("attention_maps", ["dense, ORF", "dense, Lap"], known) == {"dense, ORF": 2}
+    with refused(PublishedError, value="dense, ORFF"):
+        partial_values("attention_maps", ["dense, ORFF"], known)
+
+
+def test_checks_name_cases_and_cells_of_the_experiments():
+    polynormer, tokengt, ppgt = (
+        find_check(check).raw_function.__globals__
+        for check in ("attention_differentiates_labels", "maps_are_bases", "trains_or_crashes")
+    )
+    assert ppgt["STRESS_TEST"] == module_of("stress_test").CASES
+    assert [polynormer["PAIRS"], polynormer["ATTENTION"]] == module_of("same_label").CASES
+    assert polynormer["CELL"] == module_of("same_label").CELL
+    for name, cells in (("attention_maps", tokengt["MAPS"]), ("attention_distance", tokengt["DISTANCES"])):
+        assert cells == {case: cell for case, cell in module_of(name).CELLS.items() if case != tokengt["STAND_IN"]}
 
 
 def test_shares_in_percent():

@@ -1,9 +1,8 @@
 """Verdicts on powers of the size, from measured exponents."""
 
-import pytest
-
 from gt_bench.claims.checks.registry import find_check
-from gt_bench.papers.published import PublishedError
+from gt_bench.papers.results_file import PublishedError
+from tests.refusals import refused
 
 
 def test_powers_of_the_size(kept):
@@ -11,5 +10,5 @@ def test_powers_of_the_size(kept):
     assert find_check("growth")(paper="ppgt", exponents={"PPGT": 2}).holds
     assert not find_check("growth")(paper="ppgt", exponents={"PPGT": 3}).holds
     assert not find_check("growth")(paper="ppgt", exponents={"PPGT": 2}, largest={"PPGT": 3}).holds
-    with pytest.raises(PublishedError, match="growth names no model"):
+    with refused(PublishedError, remedy="give `exponents` or `largest`"):
         find_check("growth")(paper="ppgt", exponents={})

@@ -1,5 +1,7 @@
 """Claims that our own runs decide, next to what the paper publishes."""
 
+from dataclasses import replace
+
 import pytest
 
 from gt_bench.claims.checks.registry import find_check
@@ -8,6 +10,7 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import every_row
 from tests.conftest import ROOT
+from tests.gt_bench.cells import with_summary
 from tests.gt_bench.claims.cases import ALL, HOT, run, runs_of
 
 RANDOM, ORF = "node id. = Random, type id. = yes", "node id. = ORF, type id. = yes"
@@ -29,19 +32,19 @@ SPARSE = "ba-equivariant-basis-sparse"
          # compared with published values
         (lambda place, mean: mean if place[2] == RANDOM else None, {}, "agrees in the paper", "8 of 8 comparisons"),
         (
-            lambda place, mean: mean if place[3] == SPARSE else None, {"runs": 1, "std": 0.0, "provisional": True},
+            lambda place, mean: mean if place[3] == SPARSE else None, {"runs": 1, "std": 0.0},
             "agrees in the paper", "8 of 8 comparisons; provisional, by 1 of 5 runs, of 8 comparisons: 4 hold",
         ),
         (
-            lambda place, mean: 5.0 if place[2] == ORF and place[3] == SPARSE else mean, {"runs": 1, "std": 0.0,
-            "provisional": True},
+            lambda place, mean: 5.0 if place[2] == ORF and place[3] == SPARSE else mean, {"runs": 1, "std": 0.0},
             "agrees in the paper", f"6 hold, 2 fail (fail: {ORF} and {RANDOM} on {SPARSE} (l2, train)",
         ),
     ],
 )  # fmt: skip
 def test_our_runs_decide_which_of_two_is_better(change, how, verdict, why):
-    word, said = evaluate_claim(*runs_of(ALL["tokengt-random-inaccurate"], change, **how))
-    assert (word, why in said) == (verdict, True), said
+    found = evaluate_claim(*runs_of(ALL["tokengt-random-inaccurate"], change, **how))
+    assert (found.verdict, why in found.why) == (verdict, True), found.why
+    assert found.provisional == ("runs" in how)
 
 
 def hyper(change):
@@ -55,22 +58,18 @@ def hyper(change):
 
 
 def test_a_claim_with_one_exception_is_decided_by_our_runs():
-    assert hyper(lambda place, mean: None) == (
-        "agrees in the paper",
-        "best in 5 of 6 columns (not: movielens aupr: 0.771 against 0.792 of Hyper-SAGNN-E)",
-    )
+    assert hyper(lambda place, mean: None).verdict == "agrees in the paper"
     exception = ("movielens", "aupr")
-    as_published = hyper(lambda place, mean: 0.5 if place[3:5] == exception else 0.999)
-    assert as_published == ("holds", "our runs: claim holds in 5 of 6 comparisons")
+    assert hyper(lambda place, mean: 0.5 if place[3:5] == exception else 0.999).verdict == "holds"
     one_more = hyper(lambda place, mean: 0.5 if place[3:5] in (exception, ("gps", "auc")) else 0.999)
-    assert one_more[0] == "fails"
-    assert "claim fails in 2 of 6 comparisons; the claim needs 5 of 6: " in one_more[1]
+    assert one_more.verdict == "fails"
+    assert "claim fails in 2 of 6 comparisons; the claim needs 5 of 6: " in one_more.why
     # the exception may be another column than in the paper
     other = hyper(lambda place, mean: 0.5 if place[3:5] == ("gps", "auc") else 0.999)
-    assert other[0] == "holds"
+    assert other.verdict == "holds"
     alone = hyper(lambda place, mean: 0.5 if place[3] == "gps" else None)
-    assert alone[0] == "fails"  # two columns are more than one
-    assert hyper(lambda place, mean: 0.5 if place[3:5] == ("gps", "auc") else None)[0] == "undecided"
+    assert alone.verdict == "fails"  # two columns are more than one
+    assert hyper(lambda place, mean: 0.5 if place[3:5] == ("gps", "auc") else None).verdict == "undecided"
 
 
 @pytest.mark.slow
@@ -82,65 +81,70 @@ def test_best_of_all_others_needs_every_column():
     assert len(places) == 5
 
     def verdict(means):
-        return evaluate_claim(
-            claim, [run(place, mean) for place, mean in zip(places, means, strict=True) if mean is not None]
-        )
+        ours = [run(place, mean) for place, mean in zip(places, means, strict=True) if mean is not None]
+        return evaluate_claim(claim, ours).verdict
 
-    assert verdict([0.999] * 5) == ("holds", "our runs: claim holds in all 5 comparisons")
-    assert verdict([0.999] * 4 + [0.1])[0] == "fails"
-    assert verdict([0.999] * 4 + [None])[0] == "undecided"
-    assert verdict([None] * 5)[0] == "agrees in the paper"
-    assert evaluate_claim(claim, [run(p, 0.999, provisional=True, runs=3) for p in places])[0] == "agrees in the paper"
+    assert verdict([0.999] * 5) == "holds"
+    assert verdict([0.999] * 4 + [0.1]) == "fails"
+    assert verdict([0.999] * 4 + [None]) == "undecided"
+    assert verdict([None] * 5) == "agrees in the paper"
+    some = [run(p, 0.999, runs=3) for p in places]
+    assert evaluate_claim(claim, some).verdict == "agrees in the paper"
     # two recipes of one number that differ decide nothing
-    assert evaluate_claim(claim, [*(run(p, 0.999) for p in places), run(places[0], 0.1)])[0] == "undecided"
+    assert evaluate_claim(claim, [*(run(p, 0.999) for p in places), run(places[0], 0.1)]).verdict == "undecided"
 
 
 def test_not_better_is_decided_by_how_many_columns_are_better():
     claim, found = runs_of(ALL["polynormer-v2-not-better"], lambda place, mean: 0.5)
     assert len(found) == 12
-    assert evaluate_claim(claim, found) == ("holds", "our runs: better in 0 of 6 comparisons, at most 3 by the claim")
-    better = [row | {"mean": 0.9} if row["published_place"][2] == "Polynormer-v2" else row for row in found]
-    assert evaluate_claim(claim, better)[0] == "fails"
-    assert evaluate_claim(claim, [row | {"chosen_on_test": True} for row in better])[0] == "agrees in the paper"
+    assert evaluate_claim(claim, found).verdict == "holds"
+    better = [with_summary(row, mean=0.9) if row.published.method == "Polynormer-v2" else row for row in found]
+    assert evaluate_claim(claim, better).verdict == "fails"
+    assert evaluate_claim(claim, [replace(row, chosen_on_test=True) for row in better]).verdict == "agrees in the paper"
     three = [
-        row | {"mean": 0.5} if row["published_place"][3] in ("photo", "computer", "wikics") else row for row in better
+        with_summary(row, mean=0.5) if row.published.dataset in ("photo", "computer", "wikics") else row
+        for row in better
     ]
-    assert evaluate_claim(claim, three)[0] == "holds"
-    assert evaluate_claim(claim, [row for row in found if row["published_place"][3] == "photo"])[0] == "undecided"
+    assert evaluate_claim(claim, three).verdict == "holds"
+    assert evaluate_claim(claim, [row for row in found if row.published.dataset == "photo"]).verdict == "undecided"
 
 
 @pytest.mark.slow
 def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method():
     claim, shipped = ALL["hot-chains-failure-of-the-mlp"], every_row(load_grid(), ROOT / "suites")
-    word, why = evaluate_claim(claim, shipped)
-    assert word == "fails"
-    assert why.endswith("2 of our 10 runs solve it")
-    without = [row | {"values": [min(v, 0.6) for v in row["values"]]} for row in shipped]
-    assert evaluate_claim(claim, without)[0] == "holds"
-    assert evaluate_claim(claim, [row | {"provisional": True} for row in shipped])[0] == "agrees in the paper"
+    found = evaluate_claim(claim, shipped)
+    assert found.verdict == "fails"
+    assert found.why.endswith("2 of our 10 runs solve it")
+    without = [with_summary(row, values=tuple(min(v, 0.6) for v in row.summary.values)) for row in shipped]
+    assert evaluate_claim(claim, without).verdict == "holds"
+    assert (
+        evaluate_claim(claim, [with_summary(row, full=row.summary.runs + 1) for row in shipped]).verdict
+        == "agrees in the paper"
+    )
 
 
 @pytest.mark.slow
 def test_equal_counts_are_compared_as_published_and_in_our_runs():
     claim, shipped = ALL["ppgt-spe-without-impact"], every_row(load_grid(), ROOT / "suites")
-    assert evaluate_claim(claim, shipped) == (
-        "agrees in the paper",
-        "PPGT and PPGT w/o SPE: brec-basic 60 and 60 (ours 60 and 60), brec-regular 50 and 50, brec-extension 100 and "
-        "100 (ours 100 and 100)",
-    )
-    other = [row | {"mean": 59.0} if row["cell"] == "ppgt/brec/ppgt-no-spe-basic" else row for row in shipped]
-    assert evaluate_claim(claim, other)[0] == "fails"
+    found = evaluate_claim(claim, shipped)
+    assert found.verdict == "agrees in the paper"
+    assert found.why.count("(ours ") == 2
+    other = [with_summary(row, mean=59.0) if row.cell == "ppgt/brec/ppgt-no-spe-basic" else row for row in shipped]
+    assert evaluate_claim(claim, other).verdict == "fails"
+
+
+def with_cost(row, **changes):
+    return replace(row, cost=replace(row.cost, **changes)) if row.dataset == "er-scaling-50000" else row
 
 
 @pytest.mark.slow
 def test_memory_is_linear_if_each_added_node_costs_the_same():
     claim, shipped = ALL["polynormer-linear-memory"], every_row(load_grid(), ROOT / "suites")
-    word, why = evaluate_claim(claim, shipped)
-    assert word == "holds", why
-    big = [row | {"peak_memory_mib": 40_000.0} if row["dataset"] == "er-scaling-50000" else row for row in shipped]
-    assert evaluate_claim(claim, big)[0] == "fails"
-    mixed = [row | {"device": "a GPU"} if row["dataset"] == "er-scaling-50000" else row for row in shipped]
-    assert evaluate_claim(claim, mixed)[0] == "undecided"
+    assert evaluate_claim(claim, shipped).verdict == "holds"
+    big = [with_cost(row, peak_memory_mib=40_000.0) for row in shipped]
+    assert evaluate_claim(claim, big).verdict == "fails"
+    mixed = [with_cost(row, device="a GPU") for row in shipped]
+    assert evaluate_claim(claim, mixed).verdict == "undecided"
 
 
 def test_a_method_that_ran_out_of_memory_is_named_and_has_beaten_nobody():
@@ -156,33 +160,28 @@ def test_a_method_that_ran_out_of_memory_is_named_and_has_beaten_nobody():
             )
         )
 
-    assert found(["GCN"], ["Graphormer"]) == (
-        "agrees in the paper",
-        "5 of 5 comparisons, without OOM of Graphormer on physics",
-    )
-    assert found(["Graphormer"], ["GCN"])[0] == "fails"
+    ahead = found(["GCN"], ["Graphormer"])
+    assert ahead.verdict == "agrees in the paper"
+    assert "without OOM of Graphormer on physics" in ahead.why
+    assert found(["Graphormer"], ["GCN"]).verdict == "fails"
 
 
 def test_a_method_of_the_paper_against_another_of_its_own():
     claim, found = runs_of(ALL["polynormer-relu-improves"])
-    assert evaluate_claim(claim)[0] == "agrees in the paper"
+    assert evaluate_claim(claim).verdict == "agrees in the paper"
     assert len(found) == 10
-    assert evaluate_claim(claim, [one | {"mean": 1 - one["mean"]} for one in found])[0] == "fails"
+    assert evaluate_claim(claim, [with_summary(one, mean=1 - one.summary.mean) for one in found]).verdict == "fails"
 
 
 def test_seen_and_unseen_graphs_are_two_columns_of_one_run():
-    assert evaluate_claim(*runs_of(ALL["tokengt-transfers-to-unseen-graphs"], std=1e-6))[0] == "holds"
-    assert (
-        evaluate_claim(
-            *runs_of(
-                ALL["tokengt-transfers-to-unseen-graphs"], lambda place, mean: mean + (place[5] == "test"), std=1e-6
-            )
-        )[0]
-        == "fails"
+    assert evaluate_claim(*runs_of(ALL["tokengt-transfers-to-unseen-graphs"], std=1e-6)).verdict == "holds"
+    unseen = runs_of(
+        ALL["tokengt-transfers-to-unseen-graphs"], lambda place, mean: mean + (place[5] == "test"), std=1e-6
     )
+    assert evaluate_claim(*unseen).verdict == "fails"
 
 
 def test_runs_decide_by_the_level_of_params():
     claim, found = runs_of(ALL["tokengt-random-inaccurate"], std=0.15)
-    assert evaluate_claim(claim, found, rules=Rules(level=0.05))[0] == "undecided"
-    assert evaluate_claim(claim, found, rules=Rules(level=0.15))[0] == "holds"
+    assert evaluate_claim(claim, found, rules=Rules(level=0.05)).verdict == "undecided"
+    assert evaluate_claim(claim, found, rules=Rules(level=0.15)).verdict == "holds"

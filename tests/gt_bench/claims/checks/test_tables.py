@@ -1,11 +1,11 @@
 """Checks of published numbers, on a small table."""
 
-from pathlib import Path
-
 import pytest
+from scipy.stats import ttest_ind_from_stats
 
+from gt_bench.claims.checks.figures import _welch
 from gt_bench.claims.checks.registry import find_check
-from gt_bench.config.suite import Suite
+from gt_bench.papers.published import Numbers, published_entry
 
 # two datasets where more is better (percentages), one where less is; "ours" is the paper's own
 TABLE = {
@@ -17,10 +17,11 @@ TABLE = {
 
 @pytest.fixture(autouse=True)
 def _printed(monkeypatch):
-    monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: entries())
-    monkeypatch.setattr("gt_bench.claims.checks.tables.read_entries", lambda path: entries())
-    monkeypatch.setattr("gt_bench.papers.published.papers", lambda: {"p": Path("p")})
-    monkeypatch.setattr("gt_bench.papers.published.load_suite", lambda paper: Suite(title=paper))
+    monkeypatch.setattr(
+        "gt_bench.papers.published.numbers_of",
+        lambda paper: Numbers.of([published_entry(one, [], ()) for one in entries()]),
+    )
+    monkeypatch.setattr("gt_bench.claims.checks.figures.read_entries", lambda path: entries())
 
 
 def entries():
@@ -37,7 +38,7 @@ def entries():
                 "oom": False,
             },
             **(
-                {"metric": "mae", "direction": "min", "unit": "kcal"}
+                {"metric": "mae", "direction": "min", "unit": "none"}
                 if dataset == "energy"
                 else {"metric": "accuracy", "direction": "max", "unit": "percent"}
             ),
@@ -166,7 +167,7 @@ def test_best_of_groups():
     )
 
 
-def test_nobody_but_the_own_is_always_in_front():
+def test_methods_always_among_the_first_are_named():
     assert found("nobody_in_front", table="t", rank=1).holds
     said = found("nobody_in_front", table="t", rank=3)
     assert not said.holds
@@ -184,3 +185,11 @@ def test_equal_and_added_up():
     assert not found("equals", printed=89, of=at("ours", "large")).holds
     assert not found("adds_up", total=at("ours", "large"), parts=["small", "energy"]).holds
     assert found("adds_up", total=at("ours", "small"), parts=["small"]).holds
+
+
+@pytest.mark.parametrize(
+    "sides", [(0.8, 0.1, 10, 0.7, 0.3, 5), (0.1, 0.1, 2, 0.7, 0.01, 100), (1.0, 0.0, 5, 1.0, 0.2, 5)]
+)
+def test_welchs_test_is_that_of_scipy(sides):
+    found = ttest_ind_from_stats(*sides, equal_var=False, alternative="greater")
+    assert _welch(*sides) == pytest.approx((found.statistic, found.pvalue))

@@ -14,7 +14,6 @@ from gt_bench.claims.checks import findings
 from gt_bench.claims.checks.registry import find_check
 from gt_bench.claims.experiments import graphs
 from gt_bench.claims.experiments.registry import module_of, values
-from gt_bench.tasks import brec, isomorphism
 from gt_models.batch import GraphBatch
 
 identifiers = module_of("identifiers")
@@ -53,21 +52,6 @@ def test_untrained_separation():
     assert gap / max(control, separation.FLOOR) < separation.FACTOR
 
 
-def test_the_task_on_sr25():
-    n = len(PAIR[0])
-    edges = [graph.nonzero().T + i * n for i, graph in enumerate(PAIR)]
-    batch = GraphBatch(torch.ones(2 * n, 1, dtype=torch.float64), torch.cat(edges, 1), torch.tensor([0, n, 2 * n]))
-    copies = isomorphism.relabel(batch, torch.Generator().manual_seed(0))
-    apart, gap, noise = isomorphism.compare(ReadsTheOrder(), [batch], [copies])
-    assert not apart.any()
-    assert min(gap, noise) > 1e-3
-
-
-def test_brec_counts_no_pair_whose_control_fails():
-    assert {"control", "reliable"} <= set(brec.CURVES)
-    assert brec.judge(1000.0, 500.0, 72.34) == (False, True, False)
-
-
 @pytest.mark.parametrize("kind", ["told_apart", "at_least_one_wl"])
 def test_a_verdict_over_copies_that_differ_is_none(kind, monkeypatch):
     found = {name: values(name) for name in ("one_wl", "second_eigenvector")}
@@ -93,7 +77,7 @@ def test_colour_refinement_of_many_graphs_and_their_copies(method):
 
 
 @pytest.mark.parametrize(("name", "key"), FINDINGS.items())
-def test_what_is_stored_has_its_control_and_it_holds(name, key):
+def test_every_stored_finding_has_a_control_that_holds(name, key):
     def largest(value) -> float:
         return max(map(largest, value)) if isinstance(value, list) else float(value)
 

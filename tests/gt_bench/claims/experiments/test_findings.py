@@ -6,10 +6,10 @@ import torch
 from gt_bench.claims.experiments import graphs
 from gt_bench.claims.experiments.registry import module_of
 from gt_models.ppgt.norms import make_norm
+from tests.refusals import refused
 
 auto_encoders = module_of("auto_encoders")
 growth = module_of("growth")
-growth_of_order_3 = module_of("growth_of_order_3")
 one_wl = module_of("one_wl")
 polynomials = module_of("polynomials")
 separation = module_of("separation")
@@ -69,20 +69,8 @@ def test_untrained_networks_distinguish_what_their_class_does(name, apart):
     assert (gap < 1e-13) != apart
 
 
-def test_every_network_is_held_by_a_known_pair():
-    assert set(separation.NETWORKS) == {
-        "GIN",
-        "Graphormer",
-        "GRIT",
-        "PPGT, S = 0",
-        "PPGT, S = 15",
-        "HOT (S)",
-        "Edge Transformer",
-    }
-
-
 def test_without_the_pairs_one_line_states_how_to_have_them(tmp_path):
-    with pytest.raises(separation.NoPairs, match=r"packed/brec: `dvc repro download@brec`"):
+    with refused(separation.NoPairs, remedy="run `dvc repro download@brec`"):
         separation.compute("1-WL, basic", tmp_path)
 
 
@@ -107,12 +95,3 @@ def test_operations_are_counted_one_by_one():
     with torch.no_grad(), growth.Counter() as counter:
         torch.nn.functional.scaled_dot_product_attention(q, k, k)
     assert counter.operations == 2 * (2 * 3 * 10 * 20 * 4) * 2
-
-
-def test_hypergraphs_of_order_3_and_all_triples_are_what_they_are_stated_to_be():
-    batch = growth_of_order_3.hypergraph(7, 14)
-    triples = batch.extras["hyperedge_index"]
-    assert triples.shape == (14, 3)
-    assert all(len(set(triple)) == 3 for triple in triples.tolist())
-    with torch.no_grad():
-        assert growth_of_order_3.AllTriples("kernel")(batch).shape == (7**3, growth_of_order_3.SMALL["hidden_dim"])

@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-import yaml
 
 from gt_bench.claims.checks import findings
 from gt_bench.claims.checks.registry import find_check
-from gt_bench.claims.evaluate import load_claims
 from gt_bench.claims.experiments.registry import module_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
@@ -14,7 +12,8 @@ from gt_bench.data.standin import miniature
 from gt_bench.encodings.compute import encode
 from gt_models import kernels
 from gt_models.ppgt.norms import AdaRMSNorm
-from tests.conftest import ROOT
+from tests.gt_bench.cells import ET, changed, make_record
+from tests.refusals import refused
 
 stress_test = module_of("stress_test")
 
@@ -52,7 +51,7 @@ def test_the_three_norms_are_three_runs_and_the_bad_one_begins_as_the_identity(d
 
 
 def made(status, losses):
-    return {"digest": "d", "deterministic": {"status": status, "error": None, "epochs": {"train_loss": losses}}}
+    return changed(make_record(ET, 0), run={"status": status, "error": None, "epochs": {"train_loss": losses}})
 
 
 def test_a_crash_is_a_run_that_diverged_or_a_loss_that_ends_above_where_it_began():
@@ -63,7 +62,7 @@ def test_a_crash_is_a_run_that_diverged_or_a_loss_that_ends_above_where_it_began
         "status": "diverged",
         "epochs": 2,
         "losses": [1.5, 0.7],
-        "run": "d",
+        "run": make_record(ET, 0).digest,
     }
     assert stress_test.summary(made("diverged", []))["losses"] == []
     with pytest.raises(RuntimeError, match="ended as oom"):
@@ -71,14 +70,11 @@ def test_a_crash_is_a_run_that_diverged_or_a_loss_that_ends_above_where_it_began
 
 
 def test_without_molecules_one_line_states_how_to_have_them(tmp_path):
-    with pytest.raises(
-        stress_test.NoMolecules,
-        match=r"packed/zinc-reconstructed and its encodings: `dvc repro encode@zinc-reconstructed`",
-    ):
+    with refused(stress_test.NoMolecules, remedy="run `dvc repro encode@zinc-reconstructed`"):
         stress_test.compute("RMSN, 7e-3", tmp_path)
 
 
-def test_what_was_not_computed_is_not_tested_and_the_command_is_there(monkeypatch):
+def test_a_missing_stress_test_is_not_tested_and_names_its_command(monkeypatch):
     crashes = {"AdaRMSN, 7e-3": False, "Bad-AdaRMSN, 7e-3": True}
     trains, diverges = stress_test.summary(made("ok", [1.5, 0.5])), stress_test.summary(made("diverged", []))
 
@@ -94,18 +90,3 @@ def test_what_was_not_computed_is_not_tested_and_the_command_is_there(monkeypatc
     wrong = found({"AdaRMSN, 7e-3": trains, "Bad-AdaRMSN, 7e-3": trains})
     assert (wrong.holds, wrong.computed) == (False, True)
     assert "Bad-AdaRMSN, 7e-3 trains (training loss 1.50 to 0.50)" in wrong.reason
-
-
-def test_the_claims_ask_for_the_whole_of_the_printed_table():
-    asked = {}
-    for claim in load_claims():
-        if claim.test and claim.test.kind == "trains_or_crashes":
-            asked |= claim.test.arguments["crashes"]
-    printed = [
-        entry
-        for entry in yaml.safe_load((ROOT / "suites/ppgt/results.yaml").read_text())["qualitative"]
-        if entry["kind"] == "stress-test-stable"
-    ]
-    rates = {rate: name for name, rate in stress_test.RATES.items()}
-    assert asked == {f"{entry['method']}, {rates[entry['learning_rate']]}": not entry["value"] for entry in printed}
-    assert asked.keys() == set(stress_test.CASES)

@@ -9,6 +9,7 @@ from gt_bench.claims.experiments import graphs
 from gt_bench.claims.experiments.registry import module_of
 from gt_models import kernels
 from gt_models.batch import GraphBatch
+from tests.refusals import refused
 
 equivariant_layers = module_of("equivariant_layers")
 identifiers = module_of("identifiers")
@@ -89,7 +90,7 @@ def test_message_passing_does_not_distinguish_the_two():
 
 
 def test_without_the_graphs_one_line_states_how_to_have_them(tmp_path):
-    with pytest.raises(identifiers.NoGraphs, match=r"packed/sr25: `dvc repro download@sr25`"):
+    with refused(identifiers.NoGraphs, remedy="run `dvc repro download@sr25`"):
         identifiers.compute("1-WL; sr25", tmp_path)
 
 

@@ -66,8 +66,8 @@ def shape_of(arrays: dict[str, np.ndarray], columns: list[str]) -> Counter:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["csv", "parquet", "frames"])
-@settings(fixed, max_examples=60)
+@pytest.mark.parametrize("kind", ["csv", "frames"])
+@settings(fixed, max_examples=20)
 @given(drawn=tables())
 def test_tables_are_read_as_their_graphs(tmp_path_factory, kind, drawn):
     found, expected = drawn
@@ -84,12 +84,12 @@ def test_any_bytes_give_arrays_or_an_error_with_the_file(tmp_path_factory, text)
     folder = tmp_path_factory.mktemp("bytes")
     (folder / "edges.csv").write_text("source,target\n0,0\n")
     (folder / "nodes.csv").write_bytes(b"y,f\n" + text)
-    message = None
+    file = ""
     try:
         (arrays,) = Reader(folder, Description(), "node-classification").blocks()
     except DatasetError as error:
-        message = str(error)
-    if message is None:
-        assert len(arrays["x"]) == len(arrays["y"]) == arrays["num_nodes"].sum()
+        file = error.file
+    if file:
+        assert file.endswith(".csv")
     else:
-        assert ".csv" in message
+        assert len(arrays["x"]) == len(arrays["y"]) == arrays["num_nodes"].sum()

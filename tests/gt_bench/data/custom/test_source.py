@@ -1,4 +1,4 @@
-"""Each rule of users' data through all kinds of input: what is read, what is refused, and the option that decides."""
+"""Each rule of users' data through CSV files, and each other kind of input once: what is read and what is refused."""
 
 from decimal import Decimal
 
@@ -11,6 +11,7 @@ import torch
 from gt_bench.data.custom.source import Given
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.custom.inputs import RING, TABLES, frames, options_in, packed_of, read, source_of
+from tests.refusals import refused
 
 ALL = (*TABLES, "networkx", "data", "npz")
 MANY = np.arange(30)
@@ -57,11 +58,10 @@ READ = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("rule", READ)
-def test_types_decide(rule, kind, tmp_path):
+def test_types_decide(rule, tmp_path):
     changed, task, in_dim, edge_dim, out_dim = READ[rule]
-    header = packed_of(source_of(kind, frames(**changed), tmp_path), tmp_path).header
+    header = packed_of(source_of("csv", frames(**changed), tmp_path), tmp_path).header
     assert (header.task, header.in_dim, header.edge_dim, header.out_dim) == (task, in_dim, edge_dim, out_dim)
     assert len(header.provenance["columns"]) == 5 + sum(
         (column is not None) - (name in ("id", "size", "label")) for name, column in changed.items()
@@ -69,67 +69,78 @@ def test_types_decide(rule, kind, tmp_path):
 
 
 ACCOUNT = 10_000 + 7 * MANY
-# columns that change, what is declared, the options that the error offers, and what decides with the width of x
+# place of the error, columns that change, what is declared, the options that the error offers, and what decides with
+# the width of x
 REFUSED = {
     "unique whole numbers": (
-        {"account": ACCOUNT}, {}, {"id", "drop", "categories", "numbers"},
+        "column account", {"account": ACCOUNT}, {}, {"id", "drop", "categories", "numbers"},
         [({"drop": "account"}, 1), ({"numbers": "account"}, 2), ({"categories": "account"}, 1 + 30)],
     ),
     "unique words": (
-        {"street": [f"s{i}" for i in MANY]}, {}, {"id", "drop", "categories"}, [({"drop": ["nodes.street"]}, 1)],
+        "column street", {"street": [f"s{i}" for i in MANY]}, {}, {"id", "drop", "categories"},
+        [({"drop": ["nodes.street"]}, 1)],
     ),
     "the name of an identifier": (
-        {"dept_id": MANY % 4}, {}, {"drop", "categories"},
+        "column dept_id", {"dept_id": MANY % 4}, {}, {"drop", "categories"},
         [({"categories": "dept_id"}, 1 + 4), ({"numbers": "dept_id"}, 2)],
     ),
-    "a comma in a number": ({"f": ["0,5", "1,5"] * 15}, {}, {"decimal", "thousands", "drop"}, [({"drop": "f"}, 1)]),
-    "a percentage": ({"f": ["5%", "7%"] * 15}, {}, {"categories"}, [({"categories": "f"}, 1 + 2)]),
-    "a list in a cell": ({"f": ["[0, 1]", "[1, 0]"] * 15}, {}, {"drop"}, [({"drop": "f"}, 1)]),
-    "a date": ({"day": ["2021-05-31", "2021-06-01"] * 15}, {}, {"drop"}, [({"drop": "day"}, 1)]),
-    "words among numbers": ({"f": ["unknown", "1"] * 15}, {}, {"missing"}, [({"drop": "f"}, 1)]),
-    "y and label": ({"y": np.linspace(0, 1, 30)}, {}, {"target"}, [({"target": "label"}, 2), ({"target": "y"}, 2)]),
-    "no target": ({"label": None, "kind": SEVEN}, {}, {"target", "task"}, [({"target": "kind"}, 1)]),
-    "whole numbers as floats": ({"label": MANY % 2 * 1.0}, {}, {"task"}, [({"task": "node-classification"}, 1)]),
-    "many whole numbers": ({"label": MANY}, {}, {"task"}, [({"task": "node-regression"}, 1)]),
-    "a label of edges and of nodes": (
-        {"edges_label": MANY.repeat(2) % 2}, {}, {"task"}, [({"task": "edge-classification"}, 1)],
+    "a comma in a number": (
+        "line 2: column f", {"f": ["0,5", "1,5"] * 15}, {}, {"decimal", "thousands", "drop"}, [({"drop": "f"}, 1)],
     ),
-    "a negative class": ({"label": MANY % 3 - 1}, {}, set(), []),
+    "a percentage": ("line 2: column f", {"f": ["5%", "7%"] * 15}, {}, {"categories"}, [({"categories": "f"}, 1 + 2)]),
+    "a list in a cell": ("line 2: column f", {"f": ["[0, 1]", "[1, 0]"] * 15}, {}, {"drop"}, [({"drop": "f"}, 1)]),
+    "a date": ("line 2: column day", {"day": ["2021-05-31", "2021-06-01"] * 15}, {}, {"drop"}, [({"drop": "day"}, 1)]),
+    "words among numbers": ("line 3: column f", {"f": ["unknown", "1"] * 15}, {}, {"missing"}, [({"drop": "f"}, 1)]),
+    "a word among numbers": (
+        "line 12: column f", {"f": [0.5] * 10 + ["big"] + [1.5] * 19}, {}, {"missing"}, [({"missing": "big"}, 2)],
+    ),
+    "y and label": ("", {"y": np.linspace(0, 1, 30)}, {}, {"target"}, [({"target": "label"}, 2), ({"target": "y"}, 2)]),
+    "no target": ("", {"label": None, "kind": SEVEN}, {}, {"target", "task"}, [({"target": "kind"}, 1)]),
+    "whole numbers as floats": (
+        "column label", {"label": MANY % 2 * 1.0}, {}, {"task"}, [({"task": "node-classification"}, 1)],
+    ),
+    "many whole numbers": ("column label", {"label": MANY}, {}, {"task"}, [({"task": "node-regression"}, 1)]),
+    "a label of edges and of nodes": (
+        "", {"edges_label": MANY.repeat(2) % 2}, {}, {"task"}, [({"task": "edge-classification"}, 1)],
+    ),
+    "a negative class": ("line 2: column label", {"label": MANY % 3 - 1}, {}, set(), []),
     "edges count from 1": (
-        {"id": None, "edges_source": 1 + MANY.repeat(2) % 28, "edges_target": 2 + MANY.repeat(2) % 28}, {},
+        "", {"id": None, "edges_source": 1 + MANY.repeat(2) % 28, "edges_target": 2 + MANY.repeat(2) % 28}, {},
         {"first-id"}, [({"first_id": 0}, 1), ({"first_id": 1}, 1)],
     ),
     "edges name the node after the last one": (
+        "line 60: column source",
         {"id": None, "edges_source": 1 + MANY.repeat(2), "edges_target": 1 + MANY.repeat(2)[::-1]}, {}, {"first-id"},
         [({"first_id": 1}, 1)],
     ),
     "one reverse is missing": (
-        {"edges_source": [*range(30), *range(1, 30), 5], "edges_target": [*range(1, 30), 0, *range(29), 20]}, {},
+        "", {"edges_source": [*range(30), *range(1, 30), 5], "edges_target": [*range(1, 30), 0, *range(29), 20]}, {},
         {"undirected", "directed"}, [({"undirected": True}, 1), ({"undirected": False}, 1)],
     ),
-    "two columns identify": ({"ID": MANY[::-1]}, {}, {"id", "drop"}, [({"drop": "ID"}, 1)]),
-    "a missing identifier": ({"id": [*range(29), None]}, {}, {"missing"}, []),
-    "a duplicate identifier": ({"id": [*range(29), 28]}, {}, set(), []),
-    "an unknown identifier": ({"edges_source": 1000 + MANY.repeat(2)}, {}, {"drop"}, []),
-    "a missing feature of edges": ({"edges_w": [np.nan, *range(59)]}, {}, set(), [({"drop": "edges.w"}, 1)]),
-    "a target that has a type of its own": ({"label": SEVEN}, {"task": "node-regression"}, set(), []),
-    "a column that does not exist": ({}, {"drop": "sise"}, set(), []),
-    "a column in another role": ({}, {"categories": "label"}, set(), []),
-    "an unknown part of a split": ({"split": ["train", "dev", "test"] * 10}, {}, set(), []),
-    "splits with a gap": ({"split_0": ["train", "val", "test"] * 10, "split_2": "train"}, {}, set(), []),
-    "a table of graphs is needed": ({}, {"task": "graph-regression"}, set(), []),
-    "an infinite feature": ({"f": [np.inf, *range(29)]}, {}, set(), [({"drop": "f"}, 1)]),
-    "times that float32 cannot distinguish": ({"f": 1.6e9 + MANY / 10}, {}, set(), [({"drop": "f"}, 1)]),
-    "one class": ({"label": 1}, {}, set(), []),
+    "two columns identify": ("", {"ID": MANY[::-1]}, {}, {"id", "drop"}, [({"drop": "ID"}, 1)]),
+    "a missing identifier": ("line 31: column id", {"id": [*range(29), None]}, {}, {"missing"}, []),
+    "a duplicate identifier": ("line 31: column id", {"id": [*range(29), 28]}, {}, set(), []),
+    "an unknown identifier": ("line 2: column source", {"edges_source": 1000 + MANY.repeat(2)}, {}, {"drop"}, []),
+    "a missing feature of edges": (
+        "line 2: column w", {"edges_w": [np.nan, *range(59)]}, {}, set(), [({"drop": "edges.w"}, 1)],
+    ),
+    "a target that has a type of its own": ("column label", {"label": SEVEN}, {"task": "node-regression"}, set(), []),
+    "a column that does not exist": ("drop", {}, {"drop": "sise"}, set(), []),
+    "a column in another role": ("categories", {}, {"categories": "label"}, set(), []),
+    "an unknown part of a split": ("line 3: column split", {"split": ["train", "dev", "test"] * 10}, {}, set(), []),
+    "splits with a gap": ("", {"split_0": ["train", "val", "test"] * 10, "split_2": "train"}, {}, set(), []),
+    "a table of graphs is needed": ("", {}, {"task": "graph-regression"}, set(), []),
+    "an infinite feature": ("line 2: column f", {"f": [np.inf, *range(29)]}, {}, set(), [({"drop": "f"}, 1)]),
+    "times that float32 cannot distinguish": ("x: column 1", {"f": 1.6e9 + MANY / 10}, {}, set(), [({"drop": "f"}, 1)]),
+    "one class": ("", {"label": 1}, {}, set(), []),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("rule", REFUSED)
-def test_what_is_open_is_refused_with_the_option_that_decides(rule, kind, tmp_path):
-    changed, declared, options, decisions = REFUSED[rule]
-    source = source_of(kind, frames(**changed), tmp_path)
-    with pytest.raises(DatasetError) as error:
+def test_ambiguous_tables_are_refused_with_the_option_that_decides(rule, tmp_path):
+    place, changed, declared, options, decisions = REFUSED[rule]
+    source = source_of("csv", frames(**changed), tmp_path)
+    with refused(DatasetError, place=place) as error:
         read(source, **declared)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
@@ -138,30 +149,27 @@ def test_what_is_open_is_refused_with_the_option_that_decides(rule, kind, tmp_pa
         assert packed_of(source, tmp_path / str(number), **declared | decision).header.in_dim == in_dim
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_look_alike_identifiers_are_equal(kind, tmp_path):
+def test_look_alike_identifiers_are_equal(tmp_path):
     composed, decomposed = (lambda i: f"Caf\u00e9 {i}"), (lambda i: f"Cafe\u0301\u00a0{i}\u200b")
     tables = frames(id=[composed(i) for i in MANY])
     for end in ("source", "target"):
         tables["edges"][end] = [decomposed(i) for i in tables["edges"][end]]
-    batch = packed_of(source_of(kind, tables, tmp_path), tmp_path).batch(torch.tensor([0]))
+    batch = packed_of(source_of("csv", tables, tmp_path), tmp_path).batch(torch.tensor([0]))
     assert batch.edge_index.T.tolist() == [list(pair) for pair in [*RING, *((b, a) for a, b in RING)]]
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_edges_are_joined_by_declared_columns(kind, tmp_path):
+def test_edges_are_joined_by_declared_columns(tmp_path):
     tables = frames(id=None, gene=[f"g{29 - i}" for i in MANY])
     edges = tables["edges"]
     tables["edges"] = pd.DataFrame({"a": [f"g{i}" for i in edges["source"]], "b": [f"g{i}" for i in edges["target"]]})
-    source = source_of(kind, tables, tmp_path)
+    source = source_of("csv", tables, tmp_path)
     batch = packed_of(source, tmp_path, id="gene", ends="a,b").batch(torch.tensor([0]))
     assert batch.edge_index[:, 0].tolist() == [29, 28]
     assert batch.x.shape == (30, 1)
 
 
-@pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("keys", ["numbers", "names", "order"])
-def test_graphs_are_joined_by_name_or_number(kind, keys, tmp_path):
+def test_graphs_are_joined_by_name_or_number(keys, tmp_path):
     number = {"numbers": lambda g: 7 * g, "names": lambda g: f"m{9 - g}", "order": lambda g: g}[keys]
     tables = {
         "nodes": pd.DataFrame({"graph": [number(i // 3) for i in MANY], "mass": MANY / 7}),
@@ -172,7 +180,7 @@ def test_graphs_are_joined_by_name_or_number(kind, keys, tmp_path):
     }  # fmt: skip
     if keys == "order":
         tables["graphs"] = tables["graphs"].drop(columns="id")
-    dataset = packed_of(source_of(kind, tables, tmp_path), tmp_path)
+    dataset = packed_of(source_of("csv", tables, tmp_path), tmp_path)
     assert dataset.header.task == "graph-regression"
     first = dataset.batch(torch.tensor([0]))
     graph = 0 if keys == "order" else 9
@@ -181,28 +189,28 @@ def test_graphs_are_joined_by_name_or_number(kind, keys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("name", "changed", "file", "place", "problem"),
     [
-        {"nodes": lambda t: t.drop(columns="graph")},
-        {"edges": lambda t: t.drop(columns="graph")},
-        {"edges": lambda t: t.assign(graph=5)},
-        {"graphs": lambda t: t.iloc[:1]},
-        {"graphs": lambda t: pd.concat([t, t])},
-        {"nodes": lambda t: t.assign(graph=[0, 1, 0, 1, 1, 1])},
-        {"graphs": lambda t: t.assign(volume=[1.0, 2.0])},
-        {"nodes": lambda t: t.assign(label=1.0)},
+        ("nodes", lambda t: t.drop(columns="graph"), "nodes", "", "needs a column graph: several tables name graphs"),
+        ("edges", lambda t: t.drop(columns="graph"), "edges", "", "needs a column graph, as nodes has one"),
+        ("edges", lambda t: t.assign(graph=5), "edges", "line 2: column graph", "graph 5 is not in nodes"),
+        ("graphs", lambda t: t.iloc[:1], "nodes", "column graph", "must number the 1 rows of graphs"),
+        ("graphs", lambda t: pd.concat([t, t]), "nodes", "column graph", "must number the 4 rows of graphs"),
+        ("nodes", lambda t: t.assign(graph=[0, 1, 0, 1, 1, 1]), "nodes", "line 4", "must be adjacent"),
+        ("graphs", lambda t: t.assign(volume=[1.0, 2.0]), "graphs", "column volume", "is a feature of a graph"),
+        ("nodes", lambda t: t.assign(label=1.0), "nodes", "column label", "targets and splits are those of graphs"),
     ],
 )
-@pytest.mark.parametrize("kind", TABLES)
-def test_graphs_that_do_not_fit_are_refused(kind, change, tmp_path):
+def test_graphs_that_do_not_fit_are_refused(name, changed, file, place, problem, tmp_path):
     tables = {
         "nodes": pd.DataFrame({"graph": [0, 0, 0, 1, 1, 1], "mass": [0.5, 1, 2, 3, 4, 5]}),
         "edges": pd.DataFrame({"graph": [0, 1], "source": [0, 1], "target": [1, 2]}),
         "graphs": pd.DataFrame({"label": [0.5, 1.5]}),
     }
-    (name, changed), = change.items()  # fmt: skip
-    with pytest.raises(DatasetError):
-        read(source_of(kind, tables | {name: changed(tables[name])}, tmp_path), split="k-fold:2")
+    source = source_of("csv", tables | {name: changed(tables[name])}, tmp_path)
+    with refused(DatasetError, file=str(tmp_path / f"csv/{file}.csv"), place=place) as error:
+        read(source, split="k-fold:2")
+    assert problem in error.value.problem
 
 
 CSV = {
@@ -212,6 +220,13 @@ CSV = {
     "decimal commas": (("decimal", ","), {}, {"decimal"}, {"decimal": ","}),
     "a word for missing": (("na_rep", "?"), {"age": [None, *range(29)]}, {"missing"}, {"missing": "?"}),
 }
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_target_that_is_no_column_is_named(kind, tmp_path):
+    source = source_of(kind, frames(label=None, field=np.arange(30) % 2), tmp_path)
+    with refused(DatasetError, value="feild"):
+        read(source, target="feild")
 
 
 @pytest.mark.parametrize("rule", CSV)
@@ -227,46 +242,41 @@ def test_options_of_csv_files(rule, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "place"),
     [
-        ("# a comment\nid,f,label\n", 1),
-        (",f,label\n0,0.5,1\n", None),
-        ("id,f,f\n0,0.5,1\n", None),
-        ("0,0.5,1\n1,0.5,2\n", 1),
-        ("id,f,label\n0,0.5\n", 2),
-        ("id,f,label\n0,0.5,1,2\n", 2),
-        ('id,f,label\n0,"0.5,1\n', None),
-        ("id,f,label\n0,a,1\n\n2,[1 2],0\n", 4),
-        ("label\n0\n\n1\n", 3),
-        ("", None),
-        ("id,f,label\n", None),
-        ("id,f,label\n0,0.5,\0\n", None),
+        ("# a comment\nid,f,label\n", "line 1"),
+        (",f,label\n0,0.5,1\n", "column 1"),
+        ("id,f,f\n0,0.5,1\n", ""),
+        ("0,0.5,1\n1,0.5,2\n", "line 1"),
+        ("id,f,label\n0,0.5\n", "line 2"),
+        ("id,f,label\n0,0.5,1,2\n", "line 2"),
+        ('id,f,label\n0,"0.5,1\n', ""),
+        ("id,f,label\n0,a,1\n\n2,[1 2],0\n", "line 4: column f"),
+        ("label\n0\n\n1\n", "line 3"),
+        ("", ""),
+        ("id,f,label\n", ""),
+        ("id,f,label\n0,0.5,\0\n", ""),
     ],
 )
-def test_files_that_are_no_table(text, line, tmp_path):
+def test_files_that_are_no_table(text, place, tmp_path):
     (tmp_path / "nodes.csv").write_text(text)
     (tmp_path / "edges.csv").write_text("source,target\n0,0\n")
-    with pytest.raises(DatasetError) as error:
+    with refused(DatasetError, file=str(tmp_path / "nodes.csv"), place=place):
         read(tmp_path)
-    assert "nodes.csv" in str(error.value)
-    assert line is None or f"line {line}" in str(error.value)
 
 
 def test_a_folder_needs_its_tables_once(tmp_path):
-    with pytest.raises(DatasetError):
+    with refused(DatasetError, file=str(tmp_path / "nodes.csv"), problem="no such file"):
         read(tmp_path)
     for kind in ("csv", "parquet"):
         source_of(kind, frames(), tmp_path)
     (tmp_path / "csv/nodes.parquet").write_bytes((tmp_path / "parquet/nodes.parquet").read_bytes())
-    with pytest.raises(DatasetError):
+    with refused(DatasetError, file=str(tmp_path / "csv"), problem="has nodes.csv and nodes.parquet"):
         read(tmp_path / "csv")
     (tmp_path / "parquet/nodes.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DatasetError):
+    with refused(DatasetError, file=str(tmp_path / "parquet/nodes.parquet")) as error:
         read(tmp_path / "parquet")
-
-
-def indexed(frame: pd.DataFrame, **changed: object) -> pd.DataFrame:
-    return frame.set_axis(changed["index"], axis=0) if "index" in changed else frame
+    assert "not a readable Parquet file" in error.value.problem
 
 
 @pytest.mark.parametrize("kind", ["frames", "parquet"])
@@ -285,25 +295,36 @@ def test_an_index_that_edges_may_name_is_refused(kind, other, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "problem"),
     [
-        frames()["nodes"],
-        {"nodes": frames()["nodes"]},
-        {"nodes": frames()["nodes"], "edges": 3},
-        {"nodes": frames()["nodes"].set_index("id"), "edges": frames()["edges"]},
-        {"nodes": frames()["nodes"].set_axis([("a", "b"), ("a", "c"), ("d", "e")], axis=1), "edges": frames()["edges"]},
-        frames(f=[[0, 1]] * 30),
-        frames(f=[1, "a"] * 15),
-        frames(f=pd.date_range("2021-01-01", periods=30)),
-        nx.Graph(),
-        3,
-        None,
-        [],
+        (frames()["nodes"], "one DataFrame is not a graph, which has nodes and edges"),
+        ({"nodes": frames()["nodes"]}, "a mapping of 'nodes': DataFrame"),
+        ({"nodes": frames()["nodes"], "edges": 3}, "a mapping of 'nodes': DataFrame, 'edges': int"),
+        (nx.Graph(), "has no nodes"),
+        (3, "found a int"),
+        (None, "found a NoneType"),
+        ([], "found no graphs"),
     ],
 )
-def test_data_that_are_no_tables_are_refused(data):
-    with pytest.raises(DatasetError):
+def test_data_that_are_no_tables_are_refused(data, problem):
+    with refused(DatasetError, file="here", place="", problem=problem):
         read(Given(lambda: data, "", "here"))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "place", "problem"),
+    [
+        (frames()["nodes"].set_index("id"), "", "the index (id) is not read"),
+        (frames()["nodes"].set_axis([("a", "b"), ("a", "c"), ("d", "e")], axis=1), "", "no column label"),
+        (frames(f=[[0, 1]] * 30)["nodes"], "row 0: column f", "is a list ([0, 1])"),
+        (frames(f=[1, "a"] * 15)["nodes"], "row 0: column f", "in a column of mixed-integer"),
+        (frames(f=pd.date_range("2021-01-01", periods=30))["nodes"], "column f", "has dates"),
+    ],
+)
+def test_frames_that_are_no_tables_are_refused(nodes, place, problem):
+    with refused(DatasetError, file="here/nodes", place=place) as error:
+        read(Given(lambda: frames() | {"nodes": nodes}, "", "here"))
+    assert problem in error.value.problem
 
 
 def test_types_of_frames_are_kept(tmp_path):
@@ -326,7 +347,7 @@ def test_networkx_graphs(tmp_path):
         ring.graph["y"] = number / 10
     assert packed_of(Given(lambda: rings, "", "here"), tmp_path / "b").header.task == "graph-regression"
     graph.nodes[0]["id"] = 3
-    with pytest.raises(DatasetError):
+    with refused(DatasetError, file="here", place="node 0", value="id"):
         read(Given(lambda: graph, "", "here"))
 
 

@@ -17,6 +17,7 @@ from gt_bench.utils.errors import DatasetError
 from gt_models.encodings import compute
 from tests.gt_bench.data.checks import made
 from tests.gt_bench.data.raw_files import Malicious, saved, zipped
+from tests.refusals import refused
 
 
 def edges(n, m=12):
@@ -26,59 +27,6 @@ def edges(n, m=12):
 
 def run(name, folder, member, content) -> PackedDataset:
     return made(get_spec(name), folder / "out", *zipped(folder / "file.zip", **{member: content}))
-
-
-@pytest.mark.parametrize(("name", "signals", "classes"), [("pattern", 3, 2), ("cluster", 7, 6)])
-def test_sbm(name, signals, classes, tmp_path):
-    def graph(n):
-        x = torch.nn.functional.one_hot(torch.randint(0, signals, (n,)), signals).float()
-        return {"x": x, "edge_index": edges(n), "y": torch.randint(0, classes, (n,))}
-
-    parts = [[graph(n) for n in sizes] for sizes in ((5, 9, 7), (4,), (6, 8))]
-    dataset = run(name, tmp_path, f"{name.upper()}_v2.pt", saved(parts))
-    assert [dataset.split(part, 0).tolist() for part in ("train", "val", "test")] == [[0, 1, 2], [3], [4, 5]]
-    batch, data = dataset.batch(torch.tensor([4])), parts[2][0]
-    assert torch.equal(batch.x[:, 0], data["x"].argmax(1))
-    assert torch.equal(batch.y, data["y"])
-    assert torch.equal(batch.edge_index, data["edge_index"])
-    assert (dataset.header.metric, dataset.header.in_dim) == ("balanced-accuracy", [signals])
-
-
-@pytest.mark.parametrize(("name", "colours"), [("mnist", 1), ("cifar10", 3)])
-def test_superpixels(name, colours, tmp_path):
-    def graph(n):
-        e = torch.randint(0, n, (2, 8 * n))  # k nearest neighbours: directed
-        return {
-            "x": torch.rand(n, colours),
-            "pos": torch.rand(n, 2),
-            "edge_index": e,
-            "edge_attr": torch.rand(8 * n),
-            "y": torch.randint(0, 10, (1,)),
-        }
-
-    parts = [[graph(n) for n in (9, 12)], [graph(10)], [graph(11)]]
-    dataset = run(name, tmp_path, f"{name.upper()}_v2.pt", saved(parts))
-    batch, data = dataset.batch(torch.tensor([1])), parts[0][1]
-    torch.testing.assert_close(batch.x, torch.cat([data["x"], data["pos"]], 1))
-    torch.testing.assert_close(batch.edge_attr[:, 0], data["edge_attr"])
-    assert batch.y.item() == data["y"].item()
-
-
-def test_voc(tmp_path):
-    def graph(n):
-        e = edges(n)
-        return torch.rand(n, 14, dtype=torch.float64), torch.rand(e.size(1), 2), e, torch.randint(0, 21, (n,)).tolist()
-
-    parts = {part: [graph(n) for n in sizes] for part, sizes in (("train", (8, 9)), ("val", (7,)), ("test", (6, 5)))}
-    spec = get_spec("pascalvoc-sp")
-    members = {f"{spec.arguments['folder']}/{part}.pickle": pickle.dumps(graphs) for part, graphs in parts.items()}
-    dataset = made(spec, tmp_path / "out", *zipped(tmp_path / "file.zip", **members))
-    batch, data = dataset.batch(torch.tensor([3])), parts["test"][0]
-    for found, place in ((batch.x, 0), (batch.edge_attr, 1)):  # mean and standard deviation of the training part
-        training = torch.cat([g[place] for g in parts["train"]])
-        expected = (data[place] - training.mean(0)) / training.std(0, correction=0)
-        torch.testing.assert_close(found, expected.float(), rtol=1e-5, atol=1e-5)
-    assert batch.y.tolist() == data[3]
 
 
 def test_qm9_is_standardised_with_its_training_part(tmp_path):
@@ -119,40 +67,46 @@ def test_qm9_is_standardised_with_its_training_part(tmp_path):
 
 def test_nothing_is_executed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DatasetError, match=r"posix.system|nt.system"):
+    with refused(DatasetError, file="x", value="posix.system"):
         load_pickle(pickle.dumps({"train": Malicious()}), "x")
-    with pytest.raises(DatasetError, match="not a readable file of tensors"):
+    with refused(DatasetError, file="x"):
         load_torch(saved([Malicious()]), "x")
     smuggled = pickle.dumps(torch.zeros(3)).replace(b"_rebuild_tensor_v2", b"_rebuild_parameter")
-    with pytest.raises(DatasetError):
+    with refused(DatasetError, file="x", value="torch._utils._rebuild_parameter"):
         load_pickle(smuggled, "x")
     assert not (tmp_path / "evil").exists()
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "place", "problem"),
     [
-        b"\x80\x04Nr\xff\xff\xff\x0f.",  # LONG_BINPUT
-        b"N}p268435455\n.",  # PUT
-        b"Np" + b"9" * 30 + b"\n.",
-        b"\x80\x05\x96\xff\xff\xff\xff\x00\x00\x00\x00.",  # BYTEARRAY8
-        b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x0f.",  # BINBYTES8
-        b"\x80\x04\x8b\xff\xff\xff\x7f.",  # LONG4
-        b"\x80\x04cnumpy\nndarray\n(I4294967296\ntR.",  # an array of four billion numbers
-        b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I4294967296\nt\x8c\x01btR\x88b.",
+        (b"\x80\x04Nr\xff\xff\xff\x0f.", "byte 3", "index above the number of objects"),  # LONG_BINPUT
+        (b"N}p268435455\n.", "byte 2", "index above the number of objects"),  # PUT
+        (b"Np" + b"9" * 30 + b"\n.", "byte 1", "index above the number of objects"),
+        (b"\x80\x05\x96\xff\xff\xff\xff\x00\x00\x00\x00.", "byte 2", "length of 4,294,967,295"),  # BYTEARRAY8
+        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x0f.", "byte 2", f"length of {2**60 - 1:,}"),  # BINBYTES8
+        (b"\x80\x04\x8b\xff\xff\xff\x7f.", "byte 2", "length of 2,147,483,647"),  # LONG4
+        # an array of four billion numbers
+        (b"\x80\x04cnumpy\nndarray\n(I4294967296\ntR.", "", "'NoneType' object is not callable"),
+        (
+            b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I4294967296\nt\x8c\x01btR\x88b.",
+            "",
+            "__setstate__",
+        ),
     ],
 )
-def test_a_pickle_that_allocates_more_memory_than_it_fills(content):
+def test_a_pickle_that_allocates_more_memory_than_it_fills(content, place, problem):
     tracemalloc.start()
-    with pytest.raises(DatasetError):
+    with refused(DatasetError, file="x", place=place) as error:
         load_pickle(content, "x")
+    assert problem in error.value.problem
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
 
 
 def test_a_tensor_of_more_entries_than_it_holds():
     content = pickle.dumps(torch.zeros(1).expand(1 << 40))
-    with pytest.raises(DatasetError, match="entries, more than it contains"):
+    with refused(DatasetError, value=1 << 40):
         load_pickle(content, "x")
 
 

@@ -3,11 +3,11 @@
 import json
 
 import numpy as np
-import pytest
 
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import made
 from tests.gt_bench.data.raw_files import RAW
+from tests.refusals import refused
 
 
 def test_wikics(tmp_path):
@@ -20,7 +20,11 @@ def test_wikics(tmp_path):
     np.testing.assert_array_equal(dataset.split("val", 1), np.flatnonzero(validated))
     np.testing.assert_array_equal(dataset.split("test", 1), np.flatnonzero(data["test_mask"]))
     assert dataset.header.statistics["symmetric"]
-    for flaw in ('{"features": 1}', "[1,", "[" * 200_000, json.dumps(data | {"links": [[99]] * len(data["labels"])})):
+    for flaw, cause in (('{"features": 1}', "KeyError"), ("[1,", "JSONDecodeError"), ("[" * 200_000, "RecursionError")):
         file.write_text(flaw)
-        with pytest.raises(DatasetError):
+        with refused(DatasetError, file=str(file)) as error:
             made(spec, tmp_path / "out2", file)
+        assert f"not WikiCS' JSON ({cause}" in error.value.problem
+    file.write_text(json.dumps(data | {"links": [[99]] * len(data["labels"])}))
+    with refused(DatasetError, value=99):
+        made(spec, tmp_path / "out2", file)

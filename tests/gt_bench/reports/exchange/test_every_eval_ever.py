@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.reports.all_results import load_results
+from gt_bench.api.all_results import load_results
 from gt_bench.reports.exchange.every_eval_ever import bounds
 from gt_bench.store.shipped_files import read
 from gt_bench.utils.paths import record_file
@@ -51,7 +51,7 @@ def test_scores_are_those_of_the_rows(files):
     assert json.loads(result["generation_config"]["additional_details"]["recipe"])["epochs"] == 6
 
 
-def test_what_the_schema_requires_is_there(files):
+def test_logs_have_the_required_keys_of_the_schema(files):
     """The required keys of version 0.3.0, and text in every `additional_details`."""
     for content in files.values():
         assert content["schema_version"] == "0.3.0"
@@ -94,7 +94,7 @@ def test_the_schema_accepts_the_files(files):
 def test_a_contributor_is_the_source(trained):
     path = export()
     run("submit", str(path), "--by", "Jane Doe")
-    assert read(path).records[0]["by"] == "Jane Doe"
+    assert read(path).records[0].by == "Jane Doe"
     Path("results", f"{CELL}.json").unlink()
     run("export", "out")
     (content,) = [json.loads(file.read_text()) for file in Path("out").rglob("*.json")]

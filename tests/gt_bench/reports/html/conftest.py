@@ -5,10 +5,10 @@ import pytest
 
 @pytest.fixture
 def look(browser, tmp_path):
-    """`look(html, **context)` opens the page; at the end there was no request and no error."""
+    """`look(html, **context)` opens the page and its sections; at the end there was no request and no error."""
     opened = []
 
-    def opening(html: str, **context):
+    def opening(html: str, unfold=True, **context):
         path = tmp_path / "index.html"
         path.write_text(html)
         place = browser.new_context(**context)
@@ -23,6 +23,9 @@ def look(browser, tmp_path):
         )
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready=yes]", state="attached")
+        if unfold:
+            folded = "document.querySelectorAll('details.part, .part > details')"
+            page.evaluate(f"{folded}.forEach((node) => {{ node.open = true; }})")
         opened.append((place, wrong))
         return page
 

