@@ -154,7 +154,7 @@ def walk_powers(sizes, steps: int = 4, identity: bool = True) -> Callable[[torch
     return make
 
 
-SIZES = (6, 1, 0, 40)  # few nodes, one, none, many
+SIZES = (6, 1, 0, 20)  # few nodes, one, none, many
 CASES: dict[str, Callable[[torch.dtype], tuple]] = {
     "ada_rms": ada_rms(7, 21),
     "ada_rms: three dimensions": ada_rms(2, 3, 21),

@@ -18,84 +18,83 @@ from tests.gt_models.kernels.cases import SEED
 
 pytestmark = pytest.mark.slow
 OPERATIONS = ("ada_rms", "gated_attention", "gated_norm", "graph_attention", "triangular_attention")
-# constants so small that a program has several tiles
+# graphs so small, and constants, that the interpreter is soon done and a program has several tiles all the same
 PROGRAM = """
-import importlib, json, sys, torch
-from torch import Tensor
-from tests.gt_models.kernels.cases import CASES, case, results
-name = sys.argv[1]
-form = importlib.import_module(f"gt_models.kernels.{name}_triton")
-for constant, value in (("PROGRAMS", 2), ("TILE", 32)):
-    if hasattr(form, constant):
-        setattr(form, constant, value)
-function, found, nans = getattr(form, name), {}, []
-
-for call in CASES:
-    if call.partition(":")[0] != name or call.endswith(("long", "wide")) or "eight" in call:
-        continue
-    for dtype in (torch.float64, torch.float32):
-        operation, args = case(call, dtype)
-        both = results(operation.reference, args), results(function, args)
-        differences = [float((a - b).abs().max() / max(1, a.abs().max())) for a, b in zip(*both) if a.numel()]
-        found[f"{call} {dtype}"] = max(differences, default=0.0)
-operation, args = case(name)
-same = all(torch.equal(*pair) for pair in zip(results(function, args), results(function, args)))
-for bad in (float("nan"), float("inf"), -float("inf")):
-    for place, tensor in enumerate(args):
-        if isinstance(tensor, Tensor) and tensor.requires_grad:
-            operation, args = case(name)
-            args[place].data.view(-1)[3] = bad
-            expected, other = operation.reference(*args), function(*args)
-            nans.append(torch.equal(expected.isfinite(), other.isfinite()))
-print(json.dumps([found, same, nans]))
-"""
-HASH = """
-import json, torch, triton
+import importlib, json, sys, torch, triton
 import triton.language as tl
-from gt_models.layers.dropout_hash import kept_at, threshold
+from torch import Tensor
 from gt_models.kernels.dropout_triton import hash32, is_kept
+from gt_models.layers.dropout_hash import kept_at, threshold
+from tests.gt_models.kernels import cases
+from tests.gt_models.kernels.cases import CASES, case, results
+
+sizes = (5, 1, 0, 3)
+CASES["graph_attention"] = cases.graph_attention(12, 40, 3, 5)
+CASES["triangular_attention"] = cases.triangular_attention(sizes, 2, 4)
+CASES["triangular_attention: dropout"] = cases.triangular_attention(sizes, 2, 4, 0.4)
+
+def of_operation(name):
+    form = importlib.import_module(f"gt_models.kernels.{name}_triton")
+    for constant, value in (("PROGRAMS", 2), ("TILE", 32)):
+        if hasattr(form, constant):
+            setattr(form, constant, value)
+    function, found, nans = getattr(form, name), {}, []
+    for call in CASES:
+        if call.partition(":")[0] != name or call.endswith(("long", "wide")) or "eight" in call:
+            continue
+        for dtype in (torch.float64, torch.float32) if call == name else (torch.float64,):
+            operation, args = case(call, dtype)
+            both = results(operation.reference, args), results(function, args)
+            differences = [float((a - b).abs().max() / max(1, a.abs().max())) for a, b in zip(*both) if a.numel()]
+            found[f"{call} {dtype}"] = max(differences, default=0.0)
+        if call == name:
+            same = all(torch.equal(*pair) for pair in zip(both[1], results(function, args)))
+    for bad in (float("nan"), float("inf"), -float("inf")):
+        for place, tensor in enumerate(case(name)[1]):
+            if isinstance(tensor, Tensor) and tensor.requires_grad:
+                operation, args = case(name)
+                args[place].data.view(-1)[3] = bad
+                expected, other = operation.reference(*args), function(*args)
+                nans.append(torch.equal(expected.isfinite(), other.isfinite()))
+    return found, same, nans
 
 @triton.jit
 def entries(positions, out, seed, COUNT: tl.constexpr, LIMIT: tl.constexpr):
     c = tl.arange(0, COUNT)
     tl.store(out + c, is_kept(hash32(seed.to(tl.uint32)), tl.load(positions + c), LIMIT))
 
-positions = torch.cat([torch.arange(500), torch.randint(2**40, (524,))])  # beyond 32 bits as well
-same, rates = [], []
-for seed in (0, 3, 2**31 - 2):
-    out = torch.empty(1024, dtype=torch.bool)
-    entries[(1,)](positions, out, seed, 1024, threshold(0.3))
-    same.append(torch.equal(out, kept_at(torch.tensor([seed]), positions, 0.3)))
-    rates.append(float(out.float().mean()))
-print(json.dumps([same, rates]))
+def dropout():
+    positions = torch.cat([torch.arange(500), torch.randint(2**40, (524,))])  # beyond 32 bits as well
+    same, rates = [], []
+    for seed in (0, 3, 2**31 - 2):
+        out = torch.empty(1024, dtype=torch.bool)
+        entries[(1,)](positions, out, seed, 1024, threshold(0.3))
+        same.append(torch.equal(out, kept_at(torch.tensor([seed]), positions, 0.3)))
+        rates.append(float(out.float().mean()))
+    return same, rates
+
+print(json.dumps([{name: of_operation(name) for name in sys.argv[1:]}, dropout()]))
 """
 
 
-def interpreted(program: str, tmp_path, *arguments: str) -> Any:
-    """The last line that `program` prints, parsed as JSON. Triton reads the source of kernels, so it is a file."""
+def test_interpreted_each_form_equals_the_definition(tmp_path):
+    """One process for all: Triton reads the source of kernels, so the program is a file."""
     pytest.importorskip("triton")
     file = tmp_path / "program.py"
-    file.write_text(program)
+    file.write_text(PROGRAM)
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-W", "ignore", str(file), *arguments]
+    command = [sys.executable, "-W", "ignore", str(file), *OPERATIONS]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_interpreted_a_form_equals_the_definition(name, tmp_path):
-    found, same_bits, not_finite = interpreted(PROGRAM, tmp_path, name)
-    assert len(found) >= 4
-    for call, difference in found.items():
-        assert difference < (1e-11 if "float64" in call else 1e-4), call
-    assert same_bits
-    assert all(not_finite)
-
-
-def test_the_kernel_drops_the_same_entries_as_plain_torch(tmp_path):
-    same, kept = interpreted(HASH, tmp_path)
-    assert same == [True] * 3
+    forms, (same_entries, kept) = json.loads(done.stdout.splitlines()[-1])
+    assert forms.keys() == set(OPERATIONS)
+    for name, (found, same_bits, finite) in forms.items():
+        assert len(found) >= 3, name
+        for call, difference in found.items():
+            assert difference < (1e-11 if "float64" in call else 1e-4), call
+        assert same_bits, name
+        assert all(finite), name
+    assert same_entries == [True] * 3, "another dropout than in plain torch"
     assert all(0.6 < share < 0.8 for share in kept)
 
 
