@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,26 +12,20 @@ from gt_bench.records.cell import CellResult
 from gt_bench.records.run import RunRecord
 from gt_bench.tracking.live import Live
 from gt_bench.tracking.mirror import Mirror
+from gt_bench.tracking.sqlite import make
 from gt_bench.tracking.sync import complete
-from tests.conftest import ROOT
 from tests.gt_bench.cells import make_record, make_result, without_data
 
 ET = "edge-transformer/cornell/edge-transformer"
 GCN = "edge-transformer/cornell/gcn"
 SUITE = "edge-transformer"
-OPEN = f"""
-import sys; sys.path.insert(0, {str(ROOT)!r})
-from gt_bench.tracking.mirror import Mirror
-Mirror(sys.argv[1], "first")
-"""
 
 
 @pytest.fixture(scope="session")
 def empty(tmp_path_factory):
-    """A database with its schema, created by two processes at once, which breaks it without precautions."""
+    """A database with its schema."""
     path = tmp_path_factory.mktemp("mlruns") / "mlflow.db"
-    both = [subprocess.Popen([sys.executable, "-c", OPEN, f"sqlite:///{path}"]) for _ in range(2)]
-    assert [p.wait(120) for p in both] == [0, 0]
+    make(path)
     return path
 
 

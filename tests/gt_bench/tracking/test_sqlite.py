@@ -176,7 +176,7 @@ def test_a_database_of_another_project_is_never_moved(tmp_path, monkeypatch):
     assert other.read_bytes() == b"no database" * 1000
 
 
-def test_four_that_complete_a_new_store_at_once_write_each_run_once(quick):
+def test_four_that_complete_a_new_store_at_once_create_it_and_each_run_once():
     def work() -> None:
         complete(SUITE, RESULTS, {r.digest: r for r in RECORDS})
 
