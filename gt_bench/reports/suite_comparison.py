@@ -99,7 +99,7 @@ class CellPair:
 
 @dataclass(frozen=True)
 class ComparedSuites:
-    """A declared comparison. `sentences`: what follows for each pair of models over all datasets."""
+    """A declared comparison. `sentences`: what follows for each pair of models over several datasets."""
 
     title: str
     lines: list[CellPair]
@@ -139,7 +139,8 @@ def _compared(
     said = [
         sentence(its, len(declared.datasets))
         for pair in product(declared.rows, declared.against)
-        if (its := [line for line in lines if (line.row, line.rival) == pair])
+        # of one dataset, the line itself says it all
+        if len(its := [line for line in lines if (line.row, line.rival) == pair]) > 1
     ]
     return ComparedSuites(declared.title, lines, said)
 
@@ -180,7 +181,7 @@ def sentence(lines: Sequence[CellPair], datasets: int) -> str:
     """Returns what follows for two models over the datasets.
 
     Args:
-        lines: their lines, at least one.
+        lines: their lines.
         datasets: number of declared datasets.
     """
     published = [line for line in lines if line.published and line.gap is not None]
