@@ -42,10 +42,16 @@ def in_double(args: tuple) -> tuple:
     )
 
 
+def dtypes_of(name: str) -> tuple[torch.dtype, ...]:
+    """Both types, but of calls that only have another width the one of training: each width and type is compiled."""
+    return (SINGLE,) if name.endswith(("wide", "eight heads", "one channel")) else (DOUBLE, SINGLE)
+
+
 @pytest.mark.parametrize("name", ON_CPU)
 def test_a_form_equals_the_definition(name):
     compared = 0
-    for dtype, tolerance in ((DOUBLE, 1e-10), (SINGLE, 1e-4)):
+    for dtype in dtypes_of(name):
+        tolerance = 1e-10 if dtype == DOUBLE else 1e-4
         operation, args = case(name, dtype)
         expected = outcome(operation, "reference", in_double(args))
         for form in forms_of(operation, args):
@@ -144,7 +150,7 @@ def test_half_precision_and_autocast_are_the_definition_s(name):
 
 def test_the_self_check_of_every_form_passes():
     for name in ON_CPU:
-        for dtype in (DOUBLE, SINGLE):
+        for dtype in dtypes_of(name):
             operation, args = case(name, dtype)
             operation._failed.clear()
             with warnings.catch_warnings():
