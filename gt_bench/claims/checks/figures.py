@@ -29,6 +29,8 @@ def gain(
         over: place of the other number. The best other number of the column by default.
         tolerance: additional accepted difference.
     """
+    if unknown := of.keys() - {"table", "method", "dataset", "metric", "split"}:
+        raise PublishedError(f"unknown keys {sorted(unknown)}", place="of", value=of)
     if "dataset" in of:
         entries = [lookup(paper, **of)]
     else:

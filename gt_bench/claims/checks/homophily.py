@@ -22,9 +22,10 @@ def homophily(paper: str, data: Path, printed: Mapping[str, float]) -> CheckResu
         printed: published value of each dataset.
     """
     said, right = [], True
+    if unknown := [name for name in printed if name not in catalog()]:
+        problem = f"no dataset {unknown[0]!r}{nearest(unknown[0], list(catalog()))}"
+        raise PublishedError(problem, place="printed", value=unknown[0])
     for name, value in printed.items():
-        if name not in catalog():
-            raise PublishedError(f"no dataset {name!r}{nearest(name, list(catalog()))}", place="printed", value=name)
         graph = packed(data, name)
         if graph is None:
             return CheckResult(None, f"needs {data / 'packed' / name}: `dvc repro download@{name}`")

@@ -1,7 +1,7 @@
 """All claims, and runs of ours for the numbers that a claim compares."""
 
 from gt_bench.claims.checks.registry import find_check
-from gt_bench.claims.evaluate import load_claims
+from gt_bench.claims.evaluate import Claim, load_claims
 from gt_bench.leaderboard.row import Row, Summary
 from gt_bench.papers.published import lookup
 from gt_bench.papers.units import Unit
@@ -9,6 +9,11 @@ from gt_bench.records.state import CellState
 from gt_bench.stats.verdict import Verdict, VerdictWord
 
 ALL = {claim.id: claim for claim in load_claims()}
+
+
+def claim_of(paper, kind, arguments):
+    """Returns a claim with this test."""
+    return Claim(id="x", paper=paper, place="here", sentence="so it is", test={"kind": kind, "arguments": arguments})
 
 
 def run(place, mean, runs=5, std=1e-3):

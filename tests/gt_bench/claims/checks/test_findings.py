@@ -1,7 +1,7 @@
 """Stored results of experiments, as checks read them."""
 
 from gt_bench.claims.checks import findings
-from gt_bench.claims.checks.findings import Cases, load_cases, partial_values, percentages
+from gt_bench.claims.checks.findings import Cases, partial_values
 from gt_bench.claims.checks.registry import find_check
 from gt_bench.claims.experiments.registry import module_of
 from gt_bench.papers.results_file import PublishedError
@@ -15,10 +15,6 @@ def test_a_case_or_prefix_that_does_not_exist_names_the_nearest():
     for ask in (found.__getitem__, found.with_prefix):
         with refused(PublishedError, value="PPGTT"):
             ask("PPGTT")
-
-
-def test_a_finding_that_is_stored_has_its_cases():
-    assert load_cases("growth")["PPGT"]["sizes"]
 
 
 def test_an_incomplete_finding_is_checked_on_its_cases(monkeypatch):
@@ -39,7 +35,3 @@ def test_checks_name_cases_and_cells_of_the_experiments():
     assert polynormer["CELL"] == module_of("same_label").CELL
     for name, cells in (("attention_maps", tokengt["MAPS"]), ("attention_distance", tokengt["DISTANCES"])):
         assert cells == {case: cell for case, cell in module_of(name).CELLS.items() if case != tokengt["STAND_IN"]}
-
-
-def test_shares_in_percent():
-    assert (percentages([0.25, 0.5]), percentages([0.5, 0.5])) == ("25.0 to 50.0 %", "50.0 %")

@@ -5,13 +5,10 @@ from dataclasses import replace
 import pytest
 
 from gt_bench.claims.checks.registry import find_check
-from gt_bench.claims.evaluate import Claim, evaluate_claim
-from gt_bench.config.grid import load_grid
+from gt_bench.claims.evaluate import evaluate_claim
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.collect import every_row
-from tests.conftest import ROOT
 from tests.gt_bench.cells import with_summary
-from tests.gt_bench.claims.cases import ALL, HOT, run, runs_of
+from tests.gt_bench.claims.cases import ALL, HOT, claim_of, run, runs_of
 
 RANDOM, ORF = "node id. = Random, type id. = yes", "node id. = ORF, type id. = yes"
 SPARSE = "ba-equivariant-basis-sparse"
@@ -75,9 +72,8 @@ def test_a_claim_with_one_exception_is_decided_by_our_runs():
 @pytest.mark.slow
 def test_best_of_all_others_needs_every_column():
     claim = ALL["polynormer-r-heterophilic"]
-    places = [
-        comparison.ours for comparison in find_check("best")(paper="polynormer", **claim.test.arguments).comparisons
-    ]
+    found = find_check("best")(paper="polynormer", **claim.test.arguments)
+    places = [comparison.ours for comparison in found.comparisons]
     assert len(places) == 5
 
     def verdict(means):
@@ -110,22 +106,20 @@ def test_not_better_is_decided_by_how_many_columns_are_better():
 
 
 @pytest.mark.slow
-def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method():
-    claim, shipped = ALL["hot-chains-failure-of-the-mlp"], every_row(load_grid(), ROOT / "suites")
+def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method(shipped):
+    claim = ALL["hot-chains-failure-of-the-mlp"]
     found = evaluate_claim(claim, shipped)
     assert found.verdict == "fails"
     assert found.why.endswith("2 of our 10 runs solve it")
     without = [with_summary(row, values=tuple(min(v, 0.6) for v in row.summary.values)) for row in shipped]
     assert evaluate_claim(claim, without).verdict == "holds"
-    assert (
-        evaluate_claim(claim, [with_summary(row, full=row.summary.runs + 1) for row in shipped]).verdict
-        == "agrees in the paper"
-    )
+    begun = [with_summary(row, full=row.summary.runs + 1) for row in shipped]
+    assert evaluate_claim(claim, begun).verdict == "agrees in the paper"
 
 
 @pytest.mark.slow
-def test_equal_counts_are_compared_as_published_and_in_our_runs():
-    claim, shipped = ALL["ppgt-spe-without-impact"], every_row(load_grid(), ROOT / "suites")
+def test_equal_counts_are_compared_as_published_and_in_our_runs(shipped):
+    claim = ALL["ppgt-spe-without-impact"]
     found = evaluate_claim(claim, shipped)
     assert found.verdict == "agrees in the paper"
     assert found.why.count("(ours ") == 2
@@ -138,8 +132,8 @@ def with_cost(row, **changes):
 
 
 @pytest.mark.slow
-def test_memory_is_linear_if_each_added_node_costs_the_same():
-    claim, shipped = ALL["polynormer-linear-memory"], every_row(load_grid(), ROOT / "suites")
+def test_memory_is_linear_if_each_added_node_costs_the_same(shipped):
+    claim = ALL["polynormer-linear-memory"]
     assert evaluate_claim(claim, shipped).verdict == "holds"
     big = [with_cost(row, peak_memory_mib=40_000.0) for row in shipped]
     assert evaluate_claim(claim, big).verdict == "fails"
@@ -150,15 +144,7 @@ def test_memory_is_linear_if_each_added_node_costs_the_same():
 def test_a_method_that_ran_out_of_memory_is_named_and_has_beaten_nobody():
     def found(better, worse):
         arguments = {"table": "table:transductive_node_classification", "better": better, "worse": worse}
-        return evaluate_claim(
-            Claim(
-                id="x",
-                paper="tokengt",
-                place="here",
-                sentence="so it is",
-                test={"kind": "order", "arguments": arguments},
-            )
-        )
+        return evaluate_claim(claim_of("tokengt", "order", arguments))
 
     ahead = found(["GCN"], ["Graphormer"])
     assert ahead.verdict == "agrees in the paper"
@@ -175,10 +161,9 @@ def test_a_method_of_the_paper_against_another_of_its_own():
 
 def test_seen_and_unseen_graphs_are_two_columns_of_one_run():
     assert evaluate_claim(*runs_of(ALL["tokengt-transfers-to-unseen-graphs"], std=1e-6)).verdict == "holds"
-    unseen = runs_of(
-        ALL["tokengt-transfers-to-unseen-graphs"], lambda place, mean: mean + (place[5] == "test"), std=1e-6
-    )
-    assert evaluate_claim(*unseen).verdict == "fails"
+    unseen = lambda place, mean: mean + (place[5] == "test")  # noqa: E731
+    found = evaluate_claim(*runs_of(ALL["tokengt-transfers-to-unseen-graphs"], unseen, std=1e-6))
+    assert found.verdict == "fails"
 
 
 def test_runs_decide_by_the_level_of_params():

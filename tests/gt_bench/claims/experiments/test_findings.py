@@ -1,5 +1,6 @@
 """Experiments of the suites on small inputs whose result is known."""
 
+import networkx as nx
 import pytest
 import torch
 
@@ -23,8 +24,6 @@ def test_a_monomial_that_weights_do_not_give_is_seen():
 
 
 def test_graphs_of_figure_6_are_what_their_names_say():
-    import networkx as nx
-
     pair = [nx.from_numpy_array(g.numpy()) for g in (graphs.decalin(), graphs.bicyclopentyl())]
     assert [sorted(map(len, nx.minimum_cycle_basis(g))) for g in pair] == [[6, 6], [5, 5]]
     assert nx.weisfeiler_lehman_graph_hash(pair[0]) == nx.weisfeiler_lehman_graph_hash(pair[1])
@@ -53,15 +52,10 @@ FIGURE_6 = (graphs.decalin(), graphs.bicyclopentyl())
 @pytest.mark.parametrize(
     ("name", "apart"),
     [
-        ("GIN", False),
-        ("Graphormer", True),
-        ("GRIT", True),
-        ("PPGT, S = 0", True),
-        ("PPGT, S = 15", True),
-        ("HOT (S)", False),
-        ("Edge Transformer", True),
+        ("GIN", False), ("Graphormer", True), ("GRIT", True), ("PPGT, S = 0", True), ("PPGT, S = 15", True),
+        ("HOT (S)", False), ("Edge Transformer", True),
     ],
-)
+)  # fmt: skip
 def test_untrained_networks_distinguish_what_their_class_does(name, apart):
     gap, control = separation.difference(separation.drawn(name), *FIGURE_6)
     assert control < 1e-13

@@ -20,13 +20,9 @@ stress_test = module_of("stress_test")
 
 @pytest.fixture
 def data(tmp_path):
-    miniature(get_spec(stress_test.DATASET), tmp_path / "packed" / stress_test.DATASET)
-    encode(
-        PackedDataset.open(tmp_path / "packed" / stress_test.DATASET),
-        tmp_path / "encodings" / stress_test.DATASET,
-        "rrwp",
-        {"steps": 24},
-    )
+    packed = tmp_path / "packed" / stress_test.DATASET
+    miniature(get_spec(stress_test.DATASET), packed)
+    encode(PackedDataset.open(packed), tmp_path / "encodings" / stress_test.DATASET, "rrwp", {"steps": 24})
     return tmp_path
 
 
@@ -57,13 +53,9 @@ def made(status, losses):
 def test_a_crash_is_a_run_that_diverged_or_a_loss_that_ends_above_where_it_began():
     assert not stress_test.summary(made("ok", [1.5, 0.7, 0.5]))["crashed"]
     assert stress_test.summary(made("ok", [1.5, 0.7, 40.0]))["crashed"]
-    assert stress_test.summary(made("diverged", [1.5, 0.7])) == {
-        "crashed": True,
-        "status": "diverged",
-        "epochs": 2,
-        "losses": [1.5, 0.7],
-        "run": make_record(ET, 0).digest,
-    }
+    found = stress_test.summary(made("diverged", [1.5, 0.7]))
+    assert found.pop("run") == make_record(ET, 0).digest
+    assert found == {"crashed": True, "status": "diverged", "epochs": 2, "losses": [1.5, 0.7]}
     assert stress_test.summary(made("diverged", []))["losses"] == []
     with pytest.raises(RuntimeError, match="ended as oom"):
         stress_test.summary(made("oom", [1.5]))
