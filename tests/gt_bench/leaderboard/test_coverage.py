@@ -40,33 +40,23 @@ def covered(rows):
 def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
     entries = [entry for paper in papers() for entry in read_entries(paper)]
     for one in covered:
-        own = [
-            e
-            for e in entries
-            if e["own"] and e["paper"] == one.paper and e["mean"] is not None and e["metric"] != "seconds-per-epoch"
-        ]
+        own = [e for e in entries if e["own"] and e["paper"] == one.paper and e["mean"] is not None]
+        own = [e for e in own if e["metric"] != "seconds-per-epoch"]
         assert 0 <= one.provisional <= one.judged <= one.numbers <= len(own)
         assert one.cells_judged <= one.cells
     some = [row for row in rows if row.dataset in ("chains", "gps")]  # records of other datasets are not shipped yet
     hot = {one.paper: one for one in counted(some, SECONDS)}["hot"]
     # four rows of chains in two metrics, and one of gps in two; baselines have no paper here
     assert (hot.judged, hot.provisional, hot.cells_judged, hot.seconds) == (10, 0, 5, {"cpu": 3600.0})
-    judged = {row.cell for row in rows if row.interval is not None}
-    grid = load_grid()
-    assert all(
-        any(n.own for n in published_numbers(grid.find(c)))
-        for c in judged
-        if c.endswith(("hot-sparse", "ppgt-basic", "polynormer-v2"))
-    )
+    grid, names = load_grid(), ("hot-sparse", "ppgt-basic", "polynormer-v2")
+    judged = {row.cell for row in rows if row.interval is not None and row.cell.endswith(names)}
+    assert all(any(number.own for number in published_numbers(grid.find(cell))) for cell in judged)
 
 
 @pytest.mark.slow
 def test_a_number_with_a_verdict_by_two_recipes_counts_once_and_is_provisional_where_no_recipe_is_complete(rows):
-    et = [
-        with_summary(row, full=row.summary.runs + 1)
-        for row in rows
-        if row.cell.startswith("edge-transformer/texas/edge-transformer")
-    ]
+    name = "edge-transformer/texas/edge-transformer"
+    et = [with_summary(row, full=row.summary.runs + 1) for row in rows if row.cell.startswith(name)]
     assert len(et) == 2
 
     def counts(some):
@@ -79,20 +69,15 @@ def test_a_number_with_a_verdict_by_two_recipes_counts_once_and_is_provisional_w
 
 
 @pytest.mark.slow
-def test_a_number_that_no_run_can_judge_is_counted_as_such(covered, rows):
+def test_a_number_that_no_run_can_judge_is_counted_as_such(covered):
     by_paper = {one.paper: one for one in covered}
     # Table 3 of HOT has one seed and no spread; a row of Table 4 has ten seeds
     assert by_paper["hot"].impossible == 34
-    assert (
-        "34 can have none: no standard deviation is published, and the recipes have one seed."
-        in by_paper["hot"].sentence
-    )
+    assert "34 can have none: " in by_paper["hot"].sentence
     # BREC publishes no spread either, but counts of pairs get verdicts; shares of pairs do not
     assert by_paper["ppgt"].impossible == 5
     assert by_paper["edge-transformer"].impossible == 0
     assert "can have none" not in by_paper["edge-transformer"].sentence
-    judged = {tuple(row.published.place) for row in rows if row.interval is not None and row.published.place}
-    assert len(judged) > 0
     assert all(one.impossible + one.judged <= one.numbers for one in covered)
 
 
@@ -133,11 +118,9 @@ def told(rows, monkeypatch):
 
 @pytest.mark.slow
 def test_a_published_number_is_not_typed_again(told):
-    text = told("It has {hot/gps/s2g-plus aupr} for {hot/gps/s2g-plus aupr printed}, and {hot/gps/s2g-plus printed}.")[
-        "hot"
-    ]
+    text = told("It has {hot/gps/s2g-plus aupr} for {hot/gps/s2g-plus aupr printed}.")["hot"]
     # our values change with the records
-    assert re.search(r" It has 0\.\d{3} ± 0\.\d{3} for 0\.726, and 0\.943\.$", text), text
+    assert re.search(r" It has 0\.\d{3} ± 0\.\d{3} for 0\.726\.$", text), text
 
 
 @pytest.mark.parametrize("number", ["hot/chains/hot-spare", "hot/chains/hot-sparse auc"])

@@ -80,10 +80,8 @@ def test_a_mistake_in_the_file_is_named(tmp_path, monkeypatch, given, place):
     monkeypatch.chdir(tmp_path)
     path = Path("suites/s", THEORY)
     path.parent.mkdir(parents=True)
-    row = given | {"because": "."}
-    path.write_text(
-        yaml.safe_dump({"datasets": {"d": {"tests": ".", "chance": 0.5, "guess": ".", "rows": {"r": row}}}})
-    )
+    dataset = {"tests": ".", "chance": 0.5, "guess": ".", "rows": {"r": given | {"because": "."}}}
+    path.write_text(yaml.safe_dump({"datasets": {"d": dataset}}))
     with refused(RecipeError, file=str(path), place=f"datasets.d.rows.r{place}"):
         theory("s")
 
@@ -97,11 +95,7 @@ def test_rows_of_which_theory_states_something_show_it_and_not_what_nobody_print
     assert (other.outlook.chance, other.outlook.limit, other.outlook.agreement) == (0.5, None, None)
     assert foreign.outlook is None
     text = "\n".join(table_lines([mine, other]))
-    for part in (
-        "| at most 51.25 | as expected |",
-        "chains / gcn: at most 51.25 expected: 4 layers",
-        f"chains: {mine.outlook.tests}",
-    ):
+    for part in ("| at most 51.25 | as expected |", "chains / gcn: at most 51.25", f"chains: {mine.outlook.tests}"):
         assert part in text
     assert "published" not in text.splitlines()[0]
     assert tally([mine, other], Rules()) == "1 rows for which theory predicts the result: 1 as expected."

@@ -23,11 +23,8 @@ def test_an_incomplete_a_reduced_and_a_failed_cell_get_no_verdict():
     runs = records(failed=("oom", "diverged"))
     result = make_result(ET, runs)
     row = judged(result, runs)[0]
-    assert (status_of(row.state), row.verdict.word, row.summary.runs) == (
-        "ok 3/5 (1 diverged, 1 oom)",
-        "failed runs",
-        3,
-    )
+    assert status_of(row.state) == "ok 3/5 (1 diverged, 1 oom)"
+    assert (row.verdict.word, row.summary.runs) == ("failed runs", 3)
     runs = records()
     for cut in ("5 of 10 epochs", "8 of 24 trials", "derived data: stand-in"):
         result = make_result(ET, runs, reduced=("3 of 10 seeds", cut))
@@ -50,9 +47,8 @@ def test_a_cell_that_misses_only_seeds_is_judged_with_what_it_has_and_never_coun
     begun = changed(whole, seeds=list(range(10)))
     rows = [judged(result, runs)[0] for result in (whole, cut, begun)]
     assert [row.verdict.word for row in rows] == ["reproduced", "consistent", "consistent"]
-    assert (
-        rows[0].verdict.margin > rows[1].verdict.margin == rows[2].verdict.margin
-    )  # of all ten seeds, however many were run
+    # of all ten seeds, however many were run
+    assert rows[0].verdict.margin > rows[1].verdict.margin == rows[2].verdict.margin
     assert rows[1].verdict.power < rows[0].verdict.power
     assert [row.verdict.seeds_needed for row in rows[1:]] == [None, None]
     rows = with_claims(rows)
@@ -87,9 +83,8 @@ def test_a_claim_is_compared_with_our_own_run_of_the_rival_where_there_is_one():
     assert rival_of(with_claims([ours, unfinished])[0].claim.rival) == "GAT-sep, printed"
     provisional = row("polynormer-r", 0.95 + noise[:3], "Polynormer-r", reduced=("3 of 10 seeds",))
     assert with_claims([provisional])[0].claim.word == "claim holds"
-    near = with_claims([row("polynormer-r", 0.9391 + 0.001 + noise[::3], "Polynormer-r", reduced=("4 of 10 seeds",))])[
-        0
-    ]
+    four = row("polynormer-r", 0.9391 + 0.001 + noise[::3], "Polynormer-r", reduced=("4 of 10 seeds",))
+    (near,) = with_claims([four])
     assert near.claim.word == "undecided"
     assert cells(near)[11].startswith("undecided, 4 of 10 runs")
     # its paper does not claim that it is the best there
@@ -132,10 +127,9 @@ def four_times_one_event():
 
 def test_rows_that_depend_on_each_other_are_one_comparison():
     other = complete("hot/chains/mlp", "micro-f1", chains("MLP_{π} (S)", "micro-f1"), 0.3, 0.6)
+    texas = ("edge-transformer", "Table 3", "GCN", "texas")
     recipes = [
-        complete(
-            f"edge-transformer/texas/{recipe}", "accuracy", ("edge-transformer", "Table 3", "GCN", "texas"), 0.2, mean
-        )
+        complete(f"edge-transformer/texas/{recipe}", "accuracy", texas, 0.2, mean)
         for recipe, mean in (("gcn", 0.6), ("gcn-as-released", 0.61))
     ]
     repeated = [
@@ -175,15 +169,12 @@ def test_a_number_that_a_paper_publishes_twice_counts_once():
 
 
 def test_the_count_of_reproduced_numbers_states_how_many_are_on_generated_data():
-    easy = complete(
-        "hot/chains/hot-sparse", "micro-f1", chains("Ours (S)", "micro-f1"), 1.0, 1.0, "reproduced", std=0.0
-    )
-    real = complete("e/texas/gcn", "accuracy", ("edge-transformer", "Table 3", "GCN", "texas"), 1.0, 0.6, "reproduced")
-    assert (
-        "Of the 2 reproduced, 1 are on generated data (chains); in 1 of these all runs have the same value."
-        in tally([easy, real], Rules())
-    )
-    assert "Of the 1 reproduced, 0 are on generated data." in tally([real], Rules())
+    ours, texas = chains("Ours (S)", "micro-f1"), ("edge-transformer", "Table 3", "GCN", "texas")
+    easy = complete("hot/chains/hot-sparse", "micro-f1", ours, 1.0, 1.0, "reproduced", std=0.0)
+    real = complete("e/texas/gcn", "accuracy", texas, 1.0, 0.6, "reproduced")
+    both, alone = tally([easy, real], Rules()), tally([real], Rules())
+    assert "Of the 2 reproduced, 1 are on generated data (chains); in 1 of these all runs have the same value." in both
+    assert "Of the 1 reproduced, 0 are on generated data." in alone
 
 
 def test_a_row_whose_epoch_was_chosen_on_test_counts_nowhere():
