@@ -7,6 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
+
+from gt_bench.config.grid import Grid, load_grid
 from gt_bench.records.base import FileModel
 from gt_bench.records.cell import CellResult, Reduction
 from gt_bench.records.run import Digests, RunRecord
@@ -144,6 +147,16 @@ def write(root: Path, results: list[CellResult], records: list[RunRecord]) -> No
         write_json(root / "results" / f"{result.cell}.json", result.to_disk())
     for record in records:
         Store(root / "store").put(record)
+
+
+def write_grid(root: Path, cells: list[str], **more: Any) -> Grid:
+    """Write params.yaml with these cells below `root`."""
+    keys = ("cell", "suite", "dataset", "model")
+    named = [dict(zip(keys, (cell, *cell.split("/")), strict=True), settings="recipes") for cell in cells]
+    grid = {f"{key}s": list(dict.fromkeys(cell[key] for cell in named)) for key in ("dataset", "suite")}
+    listed = {cell["cell"].replace("/", "-"): {k: v for k, v in cell.items() if k != "suite"} for cell in named}
+    (root / "params.yaml").write_text(yaml.safe_dump({**grid, "cells": listed, **more}, sort_keys=False))
+    return load_grid(root / "params.yaml")
 
 
 ET = "edge-transformer/cornell/edge-transformer"

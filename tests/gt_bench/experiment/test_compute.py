@@ -2,11 +2,9 @@
 
 import pytest
 
-from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.compute import compute
 from gt_bench.records.run import WEIGHTS
 from gt_bench.store.predictions import FILE as PREDICTIONS
-from tests.refusals import refused
 
 
 @pytest.mark.parametrize(("test", "files"), [(True, {PREDICTIONS, WEIGHTS}), (False, set())])
@@ -18,10 +16,3 @@ def test_weights_and_predictions_are_saved_unless_it_is_a_trial(make, test, file
     assert {path.name for path in folder.glob("*") if path.stem != "checkpoint"} == files
     assert (record.predictions.sha256 is not None) is test
     assert experiment.store.get(digest) is None, "`Experiment.run` stores the record"
-
-
-def test_batches_that_do_not_fit_the_dataset_name_the_recipe(make):
-    experiment = make(batch={"graphs": 4})
-    with refused(RecipeError, file="suites/small/recipes/web/mlp.yaml") as error:
-        compute(experiment, 0, experiment.digest(0), True, None)
-    assert "batch.graphs" in error.value.problem

@@ -55,8 +55,6 @@ def test_shapes_of_one_batch_and_the_gradient(project, tmp_path):
     assert fine
     assert "batch: 4 graphs" in text
     assert "output float32 [4, 1]" in text
-    assert "norm of the gradient" in text
-    assert "no gradient" not in text
 
 
 def test_a_parameter_that_is_not_used_is_named(project, monkeypatch, tmp_path):
@@ -73,33 +71,29 @@ def test_a_parameter_that_is_not_used_is_named(project, monkeypatch, tmp_path):
     assert "no gradient (not used in the output): forgotten" in text
 
 
-def test_a_batch_is_memorised_without_dropout(project, tmp_path):
-    debugger = debugger_of(project, model={"name": "mlp", "hidden_dim": 64, "num_layers": 2, "dropout": 0.9})
+@pytest.mark.parametrize(
+    ("changes", "steps", "memorised"),
+    [
+        ({"model": {"name": "mlp", "hidden_dim": 64, "num_layers": 2, "dropout": 0.9}}, 400, True),
+        ({"optimizer": {"name": "adam", "lr": 1e-9}}, 30, False),
+    ],
+)
+def test_whether_a_batch_is_memorised_without_dropout(project, changes, steps, memorised):
     lines: list[str] = []
-    assert overfit(debugger, lines.append, 400)
-    assert lines[-1].startswith("memorised: the loss fell from ")
-
-
-def test_a_batch_that_is_not_memorised_is_reported(project, tmp_path):
-    debugger = debugger_of(project, optimizer={"name": "adam", "lr": 1e-9})
-    lines: list[str] = []
-    assert not overfit(debugger, lines.append, 30)
-    assert lines[-1].startswith("not memorised: the loss fell from ")
-    assert "--set optimizer.lr" in lines[-1]
+    assert overfit(debugger_of(project, **changes), lines.append, steps) == memorised
+    assert lines[-1].startswith("memorised: " if memorised else "not memorised: ")
 
 
 def test_a_nan_that_comes_after_some_steps_has_its_step(project):
     debugger = debugger_of(project)
     name, module = linear(debugger)
     step = debugger.run.optimizer.step
-    calls = []
+    calls = iter(range(1, 9))
 
     def spoiled(*arguments):
         step(*arguments)
-        calls.append(1)
-        if len(calls) == 2:
-            with torch.no_grad():
-                module.weight.fill_(float("inf"))
+        if next(calls) == 2:
+            module.weight.data.fill_(float("inf"))
 
     debugger.run.optimizer.step = spoiled
     found = first_not_finite(debugger, 5)
@@ -129,7 +123,7 @@ def test_nothing_is_stored_and_a_later_run_is_the_same(project, tmp_path):
     debugger = debugger_of(project)
     for preset in ("one-batch", "overfit", "nan"):
         said(debugger, preset, tmp_path)
-    assert not list(Path("store").rglob("*")) if Path("store").exists() else True
+    assert not list(Path().glob("store/**/*"))
     first, _ = debugger.experiment.run(0)
     for path in Path("store").glob("??/*/record.json"):
         path.unlink()

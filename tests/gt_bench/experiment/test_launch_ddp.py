@@ -18,7 +18,6 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import launch_ddp
 from gt_bench.experiment.launch_ddp import RankProcesses
 from gt_bench.pipeline.train import train_cell
-from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.signals import Stopped, handled
 from gt_bench.runtime.worker_pool import Lost
 from tests.conftest import ROOT
@@ -67,10 +66,7 @@ def test_a_killed_process_ends_the_run_and_the_same_command_resumes_it(project, 
     second.kill()
     _, said = stage.communicate(timeout=60)
     assert stage.returncode == 1
-    assert (
-        "error: suites/small/recipes/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: "
-        "probably out of memory; run the same command again to resume" in said
-    )
+    assert "error: suites/small/recipes/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9" in said
     assert not first.is_running()
     assert checkpoint()
     assert not list(Path("store").rglob("record.json"))
@@ -116,10 +112,7 @@ class _Stops:
 
 @pytest.mark.slow
 def test_a_process_that_is_stopped_is_named_and_does_not_hang_the_others(forked):
-    with (
-        RankProcesses(_Stops(), 2, timeout=2) as both,
-        refused(Lost, place="process 1 of 2"),
-    ):
+    with RankProcesses(_Stops(), 2, timeout=2) as both, refused(Lost, place="process 1 of 2"):
         both.values()
 
 
@@ -184,22 +177,20 @@ def test_seeds_side_by_side_have_cores_for_all_their_processes(project, forked, 
     assert Recipe(**RECIPE, processes=2, threads=3).cores == 6
 
 
+TUNED = {"search": {"trials": 1, "space": {"processes": {"choices": [1, 2]}}}}
+
+
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "place", "value"),
     [
-        ({"processes": 0}, ["processes", "greater than or equal to 1", "0"]),
-        ({"processes": 5}, ["processes: 5", "batch.graphs is 4", "at most"]),
-        ({"processes": 2, "eval_device": "cpu"}, ["processes: 2", "eval_device"]),
-        ({"processes": 2, "batch": {"parts": 2}}, ["processes: 2", "batch.parts"]),
-        (
-            {"processes": 2, "search": {"trials": 1, "space": {"processes": {"choices": [1, 2]}}}},
-            ["processes is not a hyperparameter"],
-        ),
+        ({"processes": 0}, "processes", 0),
+        ({"processes": 5}, "processes", 5),
+        ({"processes": 2, "eval_device": "cpu"}, "processes", 2),
+        ({"processes": 2, "batch": {"parts": 2}}, "processes", 2),
+        ({"processes": 2, **TUNED}, "search.space", "processes"),
     ],
 )
-def test_invalid_recipes(project, capsys, changes, words):
+def test_invalid_recipes(project, changes, place, value):
     project.recipe("many", **{"batch": {"graphs": 4}, **changes})
-    assert status_of(lambda: train() and 0) == 1
-    said = capsys.readouterr().err
-    for word in ["suites/small/recipes/many/mlp.yaml", *words]:
-        assert word in said
+    with refused(RecipeError, file="suites/small/recipes/many/mlp.yaml", place=place, value=value):
+        train()

@@ -1,5 +1,6 @@
 """The width at which a model has a budget of parameters: `gt-bench match`."""
 
+import inspect
 import json
 
 import pytest
@@ -7,8 +8,9 @@ import yaml
 
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError, validated
-from gt_bench.experiment.match_size import _nearest, count_in, matched
+from gt_bench.experiment.match_size import _nearest, _parameters, count_in, dims_of, matched
 from gt_bench.utils.errors import UserError
+from gt_models.registry import model_info
 from tests.gt_bench.shipping import run
 from tests.refusals import refused
 
@@ -48,18 +50,11 @@ def test_bisection_finds_the_nearest_valid_width(budget, step, valid):
     ("model", "dataset"), [("gcn", "cornell"), ("edge-transformer", "zinc"), ("polynormer", "cornell")]
 )
 def test_no_other_width_is_nearer_and_heads_divide_it(model, dataset):
-    import inspect
-
-    from gt_bench.experiment.match_size import _parameters, dims_of
-    from gt_models.registry import model_info
-
     found = matched(of(model), dataset, "hidden_dim", 100_000, "test")
     taken = inspect.signature(model_info(model).cls).parameters
     dims = {k: v for k, v in dims_of(dataset).items() if k in taken}
-    sizes = {
-        w: _parameters(model, dims | {"hidden_dim": w})
-        for w in (found.value - found.step, found.value, found.value + found.step)
-    }
+    widths = (found.value - found.step, found.value, found.value + found.step)
+    sizes = {width: _parameters(model, dims | {"hidden_dim": width}) for width in widths}
     assert sizes[found.value] == found.parameters
     assert abs(found.parameters - 100_000) == min(abs(size - 100_000) for size in sizes.values())
     heads = taken["num_heads"].default if "num_heads" in taken else 1
@@ -88,12 +83,8 @@ def test_the_command_prints_a_width_that_a_recipe_accepts():
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["gcn", "cornell", "--parameters", "big"],
-        ["gcnn", "cornell", "--parameters", "1k"],
-        ["gcn", "cornel", "--parameters", "1k"],
-        ["gcn", "cornell", "--parameters", "9k", "--set", "epochs=2"],
-    ],
-)
+    ["gcn cornell --parameters big", "gcnn cornell --parameters 1k", "gcn cornel --parameters 1k",
+     "gcn cornell --parameters 9k --set epochs=2"],
+)  # fmt: skip
 def test_the_command_refuses(arguments):
-    assert isinstance(run("match", *arguments).exception, UserError)
+    assert isinstance(run("match", *arguments.split()).exception, UserError)

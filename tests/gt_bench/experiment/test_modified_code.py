@@ -1,6 +1,6 @@
 """Comparison of changed code: caching by the hash of the code, and cells without golden values."""
 
-import json
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -25,25 +25,19 @@ def _reading(monkeypatch):
 @pytest.fixture
 def computing(monkeypatch, tmp_path):
     """Replaces golden runs: they return the stored values, changed by `change`. `calls` has the cells of each call."""
-    calls: list[list[str]] = []
-
-    class Computing:
-        change = staticmethod(lambda values: values)
-        error: str | None = None
+    one = SimpleNamespace(change=lambda values: values, error=None, calls=[])
 
     def compute(cells, workers):
-        calls.append(list(cells))
-        found = {}
-        for cell in cells:
-            kept = golden_values.find(cell, INSTALLED)
-            values = json.loads(json.dumps(kept["values"]))
-            found[cell] = (sealed(kept | {"values": Computing.change(values)}), Computing.error)
-        return found
+        one.calls.append(list(cells))
+        kept = {cell: golden_values.find(cell, INSTALLED) for cell in cells}
+        return {
+            cell: (sealed(found | {"values": one.change(copy.deepcopy(found["values"]))}), one.error)
+            for cell, found in kept.items()
+        }
 
     monkeypatch.setattr(modified_code, "_compute", compute)
     monkeypatch.setattr(modified_code, "ROOT", tmp_path / "root")
-    Computing.calls = calls
-    return Computing
+    return one
 
 
 def other_loss(values):

@@ -30,12 +30,7 @@ def test_a_seed_counts_while_its_record_is_there(trained):
     shutil.rmtree("results")
     assert [one["state"] for one in listing([cell], grid)[0]] == ["begun"]
     result = unfinished(cell, grid, "killed")
-    assert (result.status, result.reason, result.runs, result.metric) == (
-        "unfinished",
-        "killed",
-        runs[1:],
-        "accuracy",
-    )
+    assert (result.status, result.reason, result.runs, result.metric) == ("unfinished", "killed", runs[1:], "accuracy")
 
 
 def test_a_damaged_record_is_listed_as_such(trained):

@@ -6,20 +6,19 @@ from pathlib import Path
 from gt_bench.config.grid import load_grid
 from gt_bench.experiment.train_cell import train
 from gt_bench.experiment.train_seeds import Watch
-from gt_bench.records.state import CellStatus
 from gt_bench.runtime.progress import Progress
 from gt_bench.store.run_store import Store
 
 CELL = "small/web/mlp"
 
 
-def trained(data: Path = Path("data")):
+def trained():
     @contextlib.contextmanager
     def watching(experiment, result):
         yield Watch(Progress(result.cell, 1, bar=False), experiment.recipe)
 
     grid = load_grid()
-    return train(grid.find(CELL), grid, Store(), data, watching)
+    return train(grid.find(CELL), grid, Store(), Path("data"), watching)
 
 
 def test_the_event_has_the_result_and_its_records(project):
@@ -30,9 +29,3 @@ def test_the_event_has_the_result_and_its_records(project):
     assert not Path("results").exists()
     assert not Path("metrics").exists()
     assert trained() == done
-
-
-def test_without_data_the_event_has_no_records(project, tmp_path):
-    project.recipe(seeds=[0], epochs=1)
-    done = trained(tmp_path / "nowhere")
-    assert (done.result.status, done.result.runs, done.records) == (CellStatus.NO_DATA, [], [])

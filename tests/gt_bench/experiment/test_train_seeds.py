@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,6 @@ from gt_bench.experiment.run import Experiment
 from gt_bench.experiment.train_seeds import Pace
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.environment import GPU_CONTEXT, gpu_fraction, share_gpu
-from gt_bench.runtime.worker_pool import Lost
 from gt_bench.store.run_store import Store
 
 
@@ -39,34 +39,33 @@ def test_a_process_is_started_if_it_finishes_before_the_running_ones(monkeypatch
     assert not pace(2.0, 0.1, 90, 100).pays(1)  # the running process is almost finished
 
 
+def no_memory():
+    raise MemoryError("none is left")
+
+
 @pytest.mark.slow
-def test_seeds_that_are_killed_in_parallel_are_run_again_alone(project, monkeypatch, capsys):
+@pytest.mark.parametrize("how", ["killed", "out of memory"])
+def test_seeds_that_lack_memory_next_to_others_are_run_again_alone(project, monkeypatch, capsys, how):
     project.recipe(seeds=[0, 1], run={"parallel": 2})
     compute, grid = Experiment.run, load_grid()
 
-    def killed_beside_others(experiment, seed, shared=False, **others):
-        if shared:
+    def lacks_memory(experiment, seed, shared=False, **others):
+        if shared and how == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        if shared:
+            experiment.initial_model = lambda seed: no_memory
         return compute(experiment, seed, shared=shared, **others)
 
-    monkeypatch.setattr(Experiment, "run", killed_beside_others)
+    monkeypatch.setattr(Experiment, "run", lacks_memory)
     monkeypatch.setattr(Pace, "pays", lambda *_: True)
-    result = train_cell(grid.find("small/web/mlp"), grid)
-    assert result.status == "ok"
+    assert train_cell(grid.find("small/web/mlp"), grid).status == "ok"
     assert [record.run.status for record in project.records()] == ["ok"] * 2
-    assert capsys.readouterr().out.count("it is run alone after the other seeds") == 2
+    assert capsys.readouterr().out.count("run alone") == 2
 
 
-@pytest.mark.parametrize(
-    ("error", "kernel", "expected"),
-    [
-        (None, True, "oom"),
-        (None, False, Lost),  # killed by somebody else: the same command resumes
-        (MemoryError(), False, "oom"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), False, "oom"),
-    ],
-)
-def test_a_seed_without_memory_is_a_result_of_that_seed_alone(project, monkeypatch, error, kernel, expected):
+@pytest.mark.parametrize("error", [None, MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")])
+def test_a_seed_without_memory_is_a_result_of_that_seed_alone(project, monkeypatch, error):
+    """`None`: the kernel kills it."""
     project.recipe(seeds=[0, 1], run={"parallel": 2})
     compute, grid, cell = Experiment.run, load_grid(), "small/web/mlp"
     kills = Path("kills")
@@ -76,29 +75,16 @@ def test_a_seed_without_memory_is_a_result_of_that_seed_alone(project, monkeypat
         if seed == 1:
             if error is not None:
                 raise error
-            if kernel:
-                kills.write_text("killed")
+            kills.write_text("killed")
             os.kill(os.getpid(), signal.SIGKILL)
         return compute(experiment, seed, **options)
 
-    monkeypatch.setattr(Experiment, "run", lacks_memory)
-    monkeypatch.setattr(train_seeds, "oom_kills", lambda: len(kills.read_text()))
-    if expected is Lost:
-        with pytest.raises(Lost):
-            train_cell(grid.find(cell), grid)
-        assert [record.run.seed for record in project.records()] == [0]
-        return
-    assert train_cell(grid.find(cell), grid).status == expected
-    runs = {record.run.seed: record.run.status for record in project.records()}
-    assert runs == {0: "ok", 1: expected}
-    monkeypatch.setattr(Experiment, "run", compute)
-    assert train_cell(grid.find(cell), grid).status == expected  # it is not computed again
-
-
-class OnGpu:
-    """A device of which only the type is read."""
-
-    type = "cuda"
+    with monkeypatch.context() as patch:
+        patch.setattr(Experiment, "run", lacks_memory)
+        patch.setattr(train_seeds, "oom_kills", lambda: len(kills.read_text()))
+        assert train_cell(grid.find(cell), grid).status == "oom"
+    assert {record.run.seed: record.run.status for record in project.records()} == {0: "ok", 1: "oom"}
+    assert train_cell(grid.find(cell), grid).status == "oom"  # it is not computed again
 
 
 @pytest.mark.slow
@@ -127,7 +113,7 @@ def test_seeds_side_by_side_on_a_gpu_have_the_numbers_of_one_by_one(project, mon
 
     def on_gpu(experiment):
         create(experiment)
-        experiment.device = OnGpu()  # of this process: the new ones choose their own
+        experiment.device = SimpleNamespace(type="cuda")  # of this process: the new ones choose their own
 
     monkeypatch.setattr(train_seeds, "compute_in_new_process", launched)
     monkeypatch.setattr(Pace, "pays", lambda *_: True)

@@ -32,7 +32,6 @@ def test_a_model_file_that_cannot_be_imported_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("model", "key"),
     [
-        ({"name": "mlp", "hiden_dim": 8}, "model.hiden_dim"),
         ({"name": "mlp", "hidden_dim": "wide"}, "model.hidden_dim"),
         ({"name": "mlp", "hidden_dim": 32.0}, "model.hidden_dim"),
         ({"name": "mlp", "out_dim": 3}, "model.out_dim"),
@@ -58,16 +57,9 @@ def test_a_model_that_does_not_support_the_level_or_an_encoding():
 
 def write_graphs(path, y, split):
     """A file of graphs with one node each, targets `y` and rows of `split`."""
-    count = len(y)
-    np.savez(
-        path,
-        x=np.linspace(0, 1, count)[:, None],
-        edge_index=np.zeros((2, 0), np.int64),
-        num_nodes=np.ones(count, np.int64),
-        num_edges=np.zeros(count, np.int64),
-        y=np.array(y),
-        split=np.array(split),
-    )
+    count = np.ones(len(y), np.int64)
+    arrays = {"x": np.linspace(0, 1, len(y))[:, None], "edge_index": np.zeros((2, 0), np.int64)}
+    np.savez(path, **arrays, num_nodes=count, num_edges=0 * count, y=np.array(y), split=np.array(split))
 
 
 TWO = [[1, 1, 2, 2, 3, 3], [1, 1, 3, 3, 2, 2]]

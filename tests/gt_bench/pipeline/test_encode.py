@@ -11,6 +11,7 @@ from filelock import FileLock
 
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline import encode as stage
+from tests.gt_bench.cells import write_grid
 from tests.gt_bench.encodings.cases import folder_of, make_packed
 
 
@@ -22,16 +23,10 @@ def packed(tmp_path):
 def test_files_of_killed_writers_are_swept(packed, tmp_path):
     make_grid(tmp_path, {"a": "{rwse: {steps: 2}}"})
     folder, old = folder_of(packed), time.time() - 7200
-    left = [
-        folder / ".rwse-steps=2.safetensors.abcd_123",
-        folder / ".rwse-steps=9.json.abcd1234",
-        folder / "cells/.s-tiny-a.json.abcd1234",
-    ]
-    busy, new, foreign = (
-        folder / ".order.safetensors.abcd1234",
-        folder / "cells/.s-tiny-b.json.abcd1234",
-        folder / ".notes",
-    )
+    names = (".rwse-steps=2.safetensors.abcd_123", ".rwse-steps=9.json.abcd1234", "cells/.s-tiny-a.json.abcd1234")
+    left = [folder / name for name in names]
+    names = (".order.safetensors.abcd1234", "cells/.s-tiny-b.json.abcd1234", ".notes")
+    busy, new, foreign = (folder / name for name in names)
     (folder / "cells").mkdir(parents=True)
     for path in (*left, busy, new, foreign):
         path.touch()
@@ -61,43 +56,38 @@ seeds: [0]
 """
 
 
-def make_grid(root, recipes, datasets=("tiny",)):
-    cells = "".join(
-        f"  s-tiny-{m}: {{cell: s/tiny/{m}, dataset: tiny, model: {m}, settings: recipes}}\n" for m in recipes
-    )
-    (root / "params.yaml").write_text(f"datasets: [{', '.join(datasets)}]\nsuites: [s]\ncells:\n{cells}")
+def make_grid(root, recipes):
+    write_grid(root, [f"s/tiny/{model}" for model in recipes])
     for model, encodings in recipes.items():
         path = root / f"suites/s/recipes/tiny/{model}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(RECIPE.format(encodings=encodings))
-    return load_grid(root / "params.yaml")
 
 
 def run(root, *more):
     return stage.main(["tiny", "--data-root", str(root / "data"), "--params", str(root / "params.yaml"), *more])
 
 
+def files(packed) -> dict[str, tuple[bytes, int]]:
+    """Content and time of each file of encodings."""
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder_of(packed).rglob("*") if p.is_file()}
+
+
 def test_adding_an_encoding_touches_no_other_cell(packed, tmp_path):
     make_grid(tmp_path, {"a": "{rrwp: {steps: 3}}", "b": "{rrwp: {steps: 3}, laplacian: {k: 2}}", "c": "{}"})
     assert run(tmp_path) == 0
     cells = folder_of(packed) / "cells"
-    before = {
-        p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()
-    }
+    before = files(packed)
     rrwp = "rrwp-dual=false-edges=all-identity=true-normalization=rw-squaring=false-steps=3"
     assert list(json.loads((cells / "s-tiny-a.json").read_text())) == [rrwp]
-    assert list(json.loads((cells / "s-tiny-b.json").read_text())) == [
-        "laplacian-k=2-normalization=sym-which=lowest",
-        rrwp,
-    ]
+    laplacian = "laplacian-k=2-normalization=sym-which=lowest"
+    assert list(json.loads((cells / "s-tiny-b.json").read_text())) == [laplacian, rrwp]
     assert json.loads((cells / "s-tiny-c.json").read_text()) == {}
     make_grid(
         tmp_path, {"a": "{rrwp: {steps: 3}, rwse: {steps: 2}}", "b": "{rrwp: {steps: 3}, laplacian: {k: 2}}", "c": "{}"}
     )
     assert run(tmp_path) == 0
-    after = {
-        p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()
-    }
+    after = files(packed)
     assert {n for n in after if before.get(n) != after[n]} == {"s-tiny-a.json", "rwse-steps=2.safetensors"}
 
 
@@ -116,9 +106,8 @@ def test_unused_encodings_are_listed_and_pruned_on_request(packed, tmp_path, cap
 def test_unavailable_dataset_becomes_a_reason_per_cell(tmp_path, capsys):
     folder = tmp_path / "data/packed/tiny"
     folder.mkdir(parents=True)
-    (folder / "unavailable.json").write_text(
-        json.dumps({"dataset": "tiny", "reason": "no source", "tried": [], "remedy": "place it by hand"})
-    )
+    note = {"dataset": "tiny", "reason": "no source", "tried": [], "remedy": "place it by hand"}
+    (folder / "unavailable.json").write_text(json.dumps(note))
     make_grid(tmp_path, {"a": "{rwse: {steps: 2}}"})
     assert run(tmp_path) == 0
     content = json.loads((tmp_path / "data/encodings/tiny/cells/s-tiny-a.json").read_text())
@@ -128,23 +117,16 @@ def test_unavailable_dataset_becomes_a_reason_per_cell(tmp_path, capsys):
 
 
 def test_search_over_an_encodings_arguments_computes_all_of_them(packed, tmp_path):
-    make_grid(
-        tmp_path, {"a": "{rwse: {steps: 2}}\nsearch: {trials: 2, space: {encodings.rwse.steps: {choices: [2, 3]}}}"}
-    )
+    search = "search: {trials: 2, space: {encodings.rwse.steps: {choices: [2, 3]}}}"
+    make_grid(tmp_path, {"a": f"{{rwse: {{steps: 2}}}}\n{search}"})
     assert run(tmp_path) == 0
-    assert sorted(p.name for p in folder_of(packed).glob("*.safetensors")) == [
-        "rwse-steps=2.safetensors",
-        "rwse-steps=3.safetensors",
-    ]
+    assert {name for name in files(packed) if name.endswith("s")} == {f"rwse-steps={n}.safetensors" for n in (2, 3)}
 
 
 @pytest.mark.parametrize(
     ("encodings", "message"),
     [
-        (
-            "{rrpw: {steps: 2}}",
-            r"suites/s/recipes/tiny/a.yaml: encodings: no encoding named 'rrpw' \(did you mean 'rrwp'\?\)",
-        ),
+        ("{rrpw: {steps: 2}}", r"recipes/tiny/a.yaml: encodings: no encoding named 'rrpw' \(did you mean 'rrwp'\?\)"),
         ("{rrwp: {step: 2}}", r"encoding 'rrwp' has no argument 'step' \(did you mean 'steps'\?\)"),
         ("{rrwp: {}}", "encoding 'rrwp' needs the argument 'steps'"),
         ("{rrwp: {steps: two}}", "encoding 'rrwp': steps must be int, not 'two'"),
@@ -167,10 +149,8 @@ def test_unknown_dataset_names_the_nearest(packed, tmp_path, capsys):
 
 
 def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_encodings(project, capsys):
-    asks = {
-        "encodings": {"laplacian": {"k": 2}},
-        "model": {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2},
-    }
+    model = {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}
+    asks = {"encodings": {"laplacian": {"k": 2}}, "model": model}
     for row in ("mlp", "other"):
         project.recipe(row=row, **asks)
     grid, cells = load_grid(), Path("data/encodings/web/cells")
@@ -182,11 +162,9 @@ def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_
     stage.encode_dataset("web", grid)
     said = capsys.readouterr()
     assert (cells / "small-web-mlp.json").read_bytes() == before
-    assert (
-        "suites/small/recipes/web/other.yaml: line 2, column 1: invalid YAML"
-        in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
-    )
-    assert "small/web/other is not encoded; the other cells continue" in said.err
+    problem = json.loads((cells / "small-web-other.json").read_text())["unreadable"]
+    assert "suites/small/recipes/web/other.yaml: line 2, column 1: invalid YAML" in problem
+    assert "small/web/other is not encoded" in said.err
     # the requests of the invalid recipe are unknown
     Path("suites/small/recipes/web/mlp.yaml").write_text("model: [")
     stage.encode_dataset("web", grid)

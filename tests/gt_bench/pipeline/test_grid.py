@@ -33,10 +33,8 @@ def test_the_grid_is_that_of_the_recipes():
 def test_the_grid_from_a_folder_of_recipes(tmp_path):
     for place in ("b/web/mlp", "embedded/web/mlp"):
         write(recipe_file(place, tmp_path / "suites"), RECIPE)
-    write(
-        tmp_path / "suites/b/recipes/web/gcn.yaml",
-        RECIPE | {"search": {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}},
-    )
+    search = {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}
+    write(tmp_path / "suites/b/recipes/web/gcn.yaml", RECIPE | {"search": search})
     text = render(tmp_path / "suites")
     assert text.startswith(MARK)
     (tmp_path / "params.yaml").write_text("limits: {}\n")
@@ -109,14 +107,8 @@ def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
     for name in ("suites", "params.yaml", "grid.yaml"):
         (tmp_path / name).symlink_to(ROOT / name)
     said = "import sys, gt_bench.pipeline.state; print(gt_bench.pipeline.state.main(), 'torch' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", said],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", said], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout == "0 False\n", done.stderr
     assert (tmp_path / "state" / "cells" / "embedded" / "chains" / "gcn.json").exists()
 

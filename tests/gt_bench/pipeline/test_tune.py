@@ -39,11 +39,9 @@ def test_the_best_trial_by_validation_becomes_the_recipe(project, pictures, caps
     project.recipe(search=SEARCH)
     chosen = tune()
     rows = trials()
-    said = capsys.readouterr().out.splitlines()[-4:]
-    assert said[0].startswith("best: trial ")
-    assert f"optimizer.lr {chosen.optimizer.lr:.4g}" in said[0]
-    assert said[1].startswith("importance")
-    assert "optuna-dashboard studies/small/web/mlp/journal.log" in said[3]
+    best, importance, *_ = capsys.readouterr().out.splitlines()[-4:]
+    assert f"optimizer.lr {chosen.optimizer.lr:.4g}" in best
+    assert importance.startswith("importance")
     assert len(rows) == 4
     best = max((r for r in rows if r["state"] == "COMPLETE"), key=lambda r: float(r["value"]))
     assert chosen.optimizer.lr == float(best["optimizer.lr"])
@@ -55,25 +53,11 @@ def test_the_best_trial_by_validation_becomes_the_recipe(project, pictures, caps
         assert Path(f"tuned/small/web/mlp.{name}.png").stat().st_size > 1000
     assert search_summary(load_grid().find(CELL)).trials == 4
     # trials are runs that never evaluate the test split
-    assert project.records()
-    for record in project.records():
-        assert record.run.test is None
-        assert record.run.test_metrics == {}
+    assert {(record.run.test, *record.run.test_metrics) for record in project.records()} == {(None,)}
     grid = load_grid()
     result = train_cell(grid.find(CELL), grid)
     assert result.status == "ok"
     assert result.search.trials == 4
-
-
-def test_a_study_is_named_by_its_cell_and_a_digest(project):
-    import optuna
-
-    project.recipe(search={**SEARCH, "trials": 2})
-    tune()
-    backend = optuna.storages.journal.JournalFileBackend("studies/small/web/mlp/journal.log")
-    (name,) = optuna.get_all_study_names(optuna.storages.JournalStorage(backend))
-    cell, digest = name.split(" ")
-    assert (cell, len(digest)) == (CELL, 12)
 
 
 def test_a_second_call_runs_no_trial_and_two_searches_agree(project):
@@ -103,15 +87,16 @@ def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project):
 
 def test_hopeless_trials_are_pruned(project):
     space = {"optimizer.lr": {"choices": [0.05, 1e-9]}, "model.hidden_dim": {"choices": [8, 9, 10, 11, 12, 13]}}
-    project.recipe(
-        search={"trials": 20, "sampler": "grid", "space": space, "warmup_epochs": 2, "seeds": [0]}, epochs=12
-    )
+    search = {"trials": 20, "sampler": "grid", "space": space, "warmup_epochs": 2, "seeds": [0]}
+    project.recipe(search=search, epochs=12)
     tune()
     rows = trials()
     assert len({(r["optimizer.lr"], r["model.hidden_dim"]) for r in rows}) == len(rows) == 12
-    pruned = [r for r in rows if r["state"] == "PRUNED"]
-    assert pruned
+    assert "PRUNED" in {r["state"] for r in rows}
     assert not list(Path("store").rglob("checkpoint.*"))
+
+
+DROPOUT = {"choices": [0.1]}
 
 
 @pytest.mark.parametrize(
@@ -125,11 +110,7 @@ def test_hopeless_trials_are_pruned(project):
         ({"epochs.foo": {"choices": [4]}}, ".epochs.foo", "epochs is a value and not a section"),
         ({"model.dropout": {"choices": [0.1], "also": ["model.depth"]}}, ".model.dropout", "model.depth: unknown key"),
         ({"model.dropout": {"choices": [0.1], "also": ["seeds"]}}, ".seeds", "cannot be searched"),
-        (
-            {"model.dropout": {"choices": [0.1], "also": ["optimizer.lr"]}, "optimizer.lr": {"choices": [0.1]}},
-            "",
-            "duplicate key optimizer.lr",
-        ),
+        ({"model.dropout": DROPOUT | {"also": ["optimizer.lr"]}, "optimizer.lr": DROPOUT}, "", "duplicate key"),
         ({"model.dropout": {"choices": [0.1, 0.1]}}, ".model.dropout.choices", "duplicate choices"),
         ({"model.dropout": {"choices": [0, False]}}, ".model.dropout.choices", "duplicate choices"),
         ({"optimizer.lr": {"low": 0.1, "high": float("inf")}}, ".optimizer.lr.high", "finite number"),
@@ -149,18 +130,14 @@ def test_keys_that_take_one_choice_together(project):
     content = yaml.safe_load(Path("tuned/small/web/mlp.yaml").read_text())
     assert content["model"]["dropout"] == content["optimizer"]["weight_decay"] in (0.125, 0.25)
     assert content["origin"]["optimizer.weight_decay"] == content["origin"]["model.dropout"]
-    ran = [r.run.recipe for r in project.records()]
-    assert sorted((r["model"]["dropout"], r["optimizer"]["weight_decay"]) for r in ran) == [
-        (0.125, 0.125),
-        (0.25, 0.25),
-    ]
+    ran = [record.run.recipe for record in project.records()]
+    pairs = {(r["model"]["dropout"], r["optimizer"]["weight_decay"]) for r in ran}
+    assert pairs == {(0.125, 0.125), (0.25, 0.25)}
 
 
 def test_trials_that_all_end_alike_are_no_error(project, pictures):
-    project.recipe(
-        search={"trials": 3, "space": {"model.dropout": {"choices": [0.1, 0.2, 0.3]}}},
-        optimizer={"name": "sgd", "lr": 1e-12},
-    )
+    search = {"trials": 3, "space": {"model.dropout": {"choices": [0.1, 0.2, 0.3]}}}
+    project.recipe(search=search, optimizer={"name": "sgd", "lr": 1e-12})
     tune()
     assert len({r["value"] for r in trials()}) == 1
     assert Path("tuned/small/web/mlp.importance.png").stat().st_size > 1000

@@ -22,8 +22,7 @@ def attempt(number: int, commit: object, code: str) -> Attempt:
 
 
 @pytest.mark.parametrize(
-    "commit",
-    ["--output={path}", "--output={path}-dirty", "HEAD", "-O{path}", "0123abc --output={path}", "0123abc\n"],
+    "commit", ["--output={path}", "--output={path}-dirty", "HEAD", "-O{path}", "0123abc --output={path}", "0123abc\n"]
 )
 def test_a_foreign_commit_is_no_option_of_git(tmp_path, commit):
     path = tmp_path / "precious"

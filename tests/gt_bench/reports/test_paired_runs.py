@@ -4,13 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from gt_bench.analysis.dataset_numbers import entries
 from gt_bench.analysis.datasets import Filter
 from gt_bench.cli.app import app
-from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import Version
@@ -19,7 +17,7 @@ from gt_bench.reports.paired_runs import compare, mean_ranks, sides
 from gt_bench.reports.show_paired_runs import as_json, verdict_of
 from gt_bench.store.attempts import remember
 from gt_bench.store.run_store import Store, run_digest, sealed
-from tests.gt_bench.cells import changed, make_record, make_result, reduction, write
+from tests.gt_bench.cells import changed, make_record, make_result, reduction, write, write_grid
 from tests.refusals import refused
 
 SETS = ("cornell", "texas", "wisconsin", "csl", "exp")
@@ -33,24 +31,9 @@ def project(tmp_path, monkeypatch):
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    cells = [f"edge-transformer/{d}/{m}" for d in SETS for m in ("gcn", "gin", "gat")] + [
-        "ppgt/cornell/gcn",
-        "ppgt/cornell/mlp",
-    ]
-    grid = {
-        "datasets": list(SETS),
-        "suites": ["ppgt", "edge-transformer"],
-        "cells": {
-            c.replace("/", "-"): {
-                "cell": c,
-                "dataset": c.split("/")[1],
-                "model": c.split("/")[2],
-                "settings": "recipes",
-            }
-            for c in cells
-        },
-    }
-    Path("params.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
+    cells = [f"edge-transformer/{d}/{m}" for d in SETS for m in ("gcn", "gin", "gat")]
+    cells += ["ppgt/cornell/gcn", "ppgt/cornell/mlp"]
+    grid = write_grid(tmp_path, cells, suites=["ppgt", "edge-transformer"])
     results, records = [], []
     for cell in cells[:-1]:
         _, dataset, model = cell.split("/")
@@ -63,7 +46,7 @@ def project(tmp_path, monkeypatch):
         results.append(make_result(cell, mine, None))
         records += mine
     write(tmp_path, results, records)
-    return load_grid()
+    return grid
 
 
 def run(*arguments):
@@ -92,9 +75,7 @@ def test_epochs_that_were_chosen_by_different_rules_are_not_compared(project):
     named = [sides(name, project, held, ["cornell"]) for name in ("edge-transformer/gcn", "edge-transformer/gin")]
     found, why = compare(*named, Rules())
     assert not found
-    assert why[0].endswith(
-        "has accuracy, edge-transformer/cornell/gin accuracy of an epoch chosen on test (select: test)"
-    )
+    assert "edge-transformer/cornell/gin accuracy of an epoch chosen on test" in why[0]
 
 
 def on_other_data(cell: str, seed: int, test: float):
@@ -116,21 +97,17 @@ def test_runs_on_different_data_are_not_compared(project, tmp_path):
     assert "mean ranks over 4 datasets" in done.output
     found, problems = entries(project, project.suite("edge-transformer"), Filter(), "own")
     assert not [one for one in found if (one.model, one.block.dataset) == ("gin", "csl")]
-    assert problems == [
-        "edge-transformer/texas/gin: ok 3/4 (1 diverged): ranked by the mean of the runs that ended well",
-        "edge-transformer/csl/gin: left out: its runs are on other data than those of the other models (the files "
-        "changed, or are read in another way); train it again",
-    ]
+    assert [problem.split(": ")[:2] for problem in problems] == [
+        ["edge-transformer/texas/gin", "ok 3/4 (1 diverged)"], [cell, "left out"],
+    ]  # fmt: skip
 
 
 def test_seeds_that_are_not_shared_are_named(project):
     held = gather(project)
     found, why = compare(sides("gcn", project, held), sides("gat", project, held), Rules())
     assert "cornell" not in [one.dataset for one in found]
-    assert why == [
-        "cornell: no seed and split in common: seed/split 0/0, 1/1, 2/2, 3/3 of edge-transformer/cornell/gcn, "
-        "seed/split 20/20, 21/21, 22/22, 23/23 of edge-transformer/cornell/gat"
-    ]
+    (line,) = why
+    assert line.startswith("cornell: no seed and split in common: seed/split 0/0, 1/1, 2/2, 3/3 of edge-transformer/")
 
 
 def test_ranks_are_over_the_datasets_that_all_have(project):
@@ -161,13 +138,7 @@ def test_differences_of_several_metrics_have_no_common_unit(project):
 def test_the_command(project):
     shown = run("gcn", "gin", "gat", "--bayes", "--dataset", "texas", "--dataset", "exp")
     assert shown.exit_code == 0, shown.output
-    for text in (
-        "gcn (first) and gin (second)",
-        "first is better",
-        "left out, as the other has no run of the same seed and split: 1 of edge-transformer/texas/gcn",
-        "P(first)",
-        "too few datasets",
-    ):
+    for text in ("first is better", "1 of edge-transformer/texas/gcn", "P(first)", "too few datasets"):
         assert text in shown.output
     assert "friedman: p =" in run("gcn", "gin", "gat").output
     assert "wilcoxon: p =" in run("gcn", "gin").output
@@ -218,19 +189,15 @@ def test_shipped_runs_are_compared_where_ones_own_are_cut(project):
     own = held.versions["own", cell]
     held.versions["shipped", cell] = Version.of("shipped", own.result, own.records)
     assert sides(cell, project, held)["exp"][0].name == cell
-    held.versions["own", cell] = Version.of(
-        "own", changed(own.result, reduced=[reduction("3 of 12 epochs").to_disk()]), own.records
-    )
+    cut = changed(own.result, reduced=[reduction("3 of 12 epochs").to_disk()])
+    held.versions["own", cell] = Version.of("own", cut, own.records)
     (side,) = sides(cell, project, held)["exp"]
     assert (side.name, side.version.source) == (f"{cell}@shipped", "shipped")
-    assert side.remark == (
-        f"{cell}: your runs are reduced (3 of 12 epochs), so the shipped runs are compared; {cell}@own selects yours"
-    )
+    assert "your runs are reduced (3 of 12 epochs)" in side.remark
     (side,) = sides(f"{cell}@own", project, held)["exp"]
     assert (side.name, side.version.source, side.remark) == (f"{cell}@own", "own", "")
-    held.versions["shipped", cell] = Version.of(
-        "shipped", changed(own.result, reduced=[reduction("6 of 12 epochs").to_disk()]), own.records
-    )
+    cut = changed(own.result, reduced=[reduction("6 of 12 epochs").to_disk()])
+    held.versions["shipped", cell] = Version.of("shipped", cut, own.records)
     assert sides(cell, project, held)["exp"][0].version.source == "own"
 
 

@@ -15,12 +15,8 @@ def look(browser, tmp_path):
         page, wrong = place.new_page(), []
         page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "request",
-            lambda request: (
-                wrong.append(request.url) if request.url.partition(":")[0] not in ("file", "data", "blob") else None
-            ),
-        )
+        inside = ("file", "data", "blob")
+        page.on("request", lambda made: wrong.append(made.url) if made.url.partition(":")[0] not in inside else None)
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready=yes]", state="attached")
         if unfold:

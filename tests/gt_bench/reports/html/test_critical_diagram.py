@@ -5,9 +5,7 @@ from itertools import pairwise
 import pytest
 
 from gt_bench.reports.html.critical_diagram import draw
-from gt_bench.reports.over_datasets import (
-    diagram,
-)
+from gt_bench.reports.over_datasets import diagram
 
 
 @pytest.mark.parametrize("paper", ["edge-transformer", "polynormer", "ppgt", "tokengt"])

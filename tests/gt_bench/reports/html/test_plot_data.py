@@ -44,18 +44,11 @@ def test_the_cost_of_a_run_is_processor_time_and_a_starved_point_is_marked(perce
 
 
 def test_growth_is_what_was_counted_and_sealed(tmp_path):
-    cases = {
-        "PPGT": {
-            "value": {"sizes": [1, 2], "operations": [3, 12]},
-            "command": "c",
-            "commit": "c",
-            "date": "d",
-            "version": 1,
-        }
-    }
+    sizes = {"sizes": [1, 2], "operations": [3, 12]}
+    cases = {"PPGT": {"value": sizes, "command": "c", "commit": "c", "date": "d", "version": 1}}
     path = tmp_path / "growth.json"
     path.write_text(json.dumps({"cases": cases, "sha256": sealed(cases)}))
-    assert plot_data.growth(tmp_path) == {"PPGT": {"sizes": [1, 2], "operations": [3, 12]}}
+    assert plot_data.growth(tmp_path) == {"PPGT": sizes}
     path.write_text(json.dumps({"cases": cases, "sha256": "0"}))
     assert plot_data.growth(tmp_path) == {}
     assert plot_data.growth(tmp_path / "nowhere") == {}
