@@ -26,12 +26,8 @@ class Deep(nn.Module):
 
     def __init__(self, limit=float("inf")):
         super().__init__()
-        self.input, self.layers, self.out, self.limit = (
-            nn.Linear(5, 8),
-            nn.ModuleList(Layer() for _ in range(3)),
-            nn.Linear(8, 3),
-            limit,
-        )
+        self.input, self.out, self.limit = nn.Linear(5, 8), nn.Linear(8, 3), limit
+        self.layers = nn.ModuleList(Layer() for _ in range(3))
         self.most = 0
 
     def forward(self, batch):
@@ -67,9 +63,8 @@ def test_a_run_that_does_not_fit_continues_with_less_and_finds_the_same_bits(tmp
     assert run.recomputed
     assert 0 < models[-1].most <= limit
     state = whole.model.state_dict()
-    assert all(
-        torch.equal(value, state[name]) for name, value in run.model.state_dict().items()
-    )  # BatchNorm counted once
+    # BatchNorm counted once
+    assert all(torch.equal(value, state[name]) for name, value in run.model.state_dict().items())
 
 
 def test_a_run_too_large_for_checkpointing_is_out_of_memory(tmp_path):
@@ -81,11 +76,7 @@ def test_a_run_too_large_for_checkpointing_is_out_of_memory(tmp_path):
 def test_a_model_without_layers_is_not_tried_again(tmp_path):
     calls = []
 
-    class Flat(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.out = nn.Linear(5, 3)
-
+    class Flat(Layer):
         def forward(self, batch):
             calls.append(1)
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
@@ -94,17 +85,16 @@ def test_a_model_without_layers_is_not_tried_again(tmp_path):
     assert len(calls) == 1
 
 
+HEADS, LAYERS = {"num_heads": 2}, {"num_heads": 2, "num_layers": 2}
+PERFORMER = {**LAYERS, "attention": "performer", "dropout": 0.2}
 MODELS = [
-    ("polynormer", {"num_heads": 2, "dropout": 0.5}),
-    (
-        "tokengt",
-        {"num_heads": 2, "num_layers": 2, "node_identifiers": "near-orf", "attention": "performer", "dropout": 0.2},
-    ),
-    ("ppgt", {"num_heads": 2, "num_layers": 2, "rrwp_dim": 5, "attn_dropout": 0.2, "drop_path": 0.3}),
-    ("edge-transformer", {"num_heads": 2, "num_layers": 2}),
+    ("polynormer", HEADS | {"dropout": 0.5}),
+    ("tokengt", PERFORMER | {"node_identifiers": "near-orf"}),
+    ("ppgt", LAYERS | {"rrwp_dim": 5, "attn_dropout": 0.2, "drop_path": 0.3}),
+    ("edge-transformer", LAYERS),
     ("gcn", {"num_layers": 2, "normalisation": "batch", "dropout": 0.3}),
-    ("gps", {"num_heads": 2, "num_layers": 2, "dropout": 0.2, "attn_dropout": 0.2}),
-    ("gps", {"num_heads": 2, "num_layers": 2, "attention": "performer", "dropout": 0.2}),
+    ("gps", LAYERS | {"dropout": 0.2, "attn_dropout": 0.2}),
+    ("gps", PERFORMER),
 ]
 
 

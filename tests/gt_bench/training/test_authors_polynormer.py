@@ -73,13 +73,3 @@ def test_curves_and_selected_epoch_equal_the_authors(run, authors):
     np.testing.assert_allclose(tests, log[:, 2], rtol=0, atol=1e-12)
     assert outcome.best_epoch == selected + 1
     assert outcome.test == pytest.approx(log[selected, 2], abs=1e-12)
-
-
-def test_the_test_notices_a_phase_that_does_not_reload(run, authors):
-    run.recipe = run.recipe.with_values(
-        {"phases": [{"name": "local", "epochs": LOCAL}, {"name": "global", "epochs": GLOBAL}]}
-    )
-    run.phases = list(run.recipe.phases)
-    loss = np.array(run.train().curves["val_loss"])
-    np.testing.assert_allclose(loss[:LOCAL], authors["log"][:LOCAL, 3], rtol=0, atol=1e-8)
-    assert abs(loss[LOCAL:] - authors["log"][LOCAL:, 3]).max() > 1e-4

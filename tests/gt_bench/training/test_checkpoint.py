@@ -47,10 +47,6 @@ def a_folder(path):
     (path / "inside").mkdir(parents=True)
 
 
-def a_parameter_of_another_shape(header, groups):
-    groups["model"]["out.weight"] = groups["model"]["out.weight"][:1]
-
-
 DAMAGES = {
     "no checkpoint": lambda path: path.write_bytes(b"no checkpoint"),
     "empty": lambda path: path.write_bytes(b""),
@@ -69,7 +65,9 @@ DAMAGES = {
     ),
     "no optimiser state": written_anew(lambda header, groups: groups.pop("optimizer")),
     "no best weights": written_anew(lambda header, groups: groups.pop("best_model")),
-    "another shape": written_anew(a_parameter_of_another_shape),
+    "another shape": written_anew(
+        lambda header, groups: groups["model"].update({"out.weight": groups["model"]["out.weight"][:1]})
+    ),
     "half of the weights": written_anew(lambda header, groups: groups["model"].pop("out.weight")),
     "no totals": written_anew(lambda header, groups: header.update(totals={})),
 }
@@ -87,10 +85,8 @@ def test_a_damaged_checkpoint_is_renamed_and_the_run_starts_over(tmp_path, capsy
     DAMAGES[damage](path)
     outcome = make(tmp_path, checkpoint=Checkpoint(path)).train()
     assert curves(outcome) == curves(whole)
-    said = capsys.readouterr().out
-    assert said.count("\n") == 1
+    (said,) = capsys.readouterr().out.splitlines()
     assert f"{path}: unusable checkpoint" in said
-    assert "renamed to checkpoint.damaged, the run starts over" in said
     assert path.with_suffix(".damaged").exists()
     assert not path.exists()
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -43,24 +42,17 @@ pytestmark = pytest.mark.slow
 TOLERANCE = {"sgd": 1e-11, "adam": 1e-7, "float32": 2e-4}
 SGD = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
 # one cell of each task, without random numbers in the forward pass, and with small widths
+NARROW, SMALL = {"num_layers": 2, "hidden_dim": 8}, {"num_layers": 2, "hidden_dim": 16, "attn_dropout": 0.0}
 CELLS = {
-    "graph-classification": ("edge-transformer/csl/gcn", {"num_layers": 2, "hidden_dim": 8}),
-    "graph-regression": (
-        "ppgt/zinc/gps",
-        {"num_layers": 2, "hidden_dim": 16, "pe_dim": 4, "dropout": 0.0, "attn_dropout": 0.0},
-    ),
-    "graph-multilabel": ("ppgt/peptides-func/grit", {"num_layers": 2, "hidden_dim": 16, "attn_dropout": 0.0}),
+    "graph-classification": ("edge-transformer/csl/gcn", NARROW),
+    "graph-regression": ("ppgt/zinc/gps", SMALL | {"pe_dim": 4, "dropout": 0.0}),
+    "graph-multilabel": ("ppgt/peptides-func/grit", SMALL),
     "set-to-graph": ("hot/delaunay-50/s2g", {"set_dims": [16, 16, 8], "pair_dims": [16]}),
-    "node-classification": ("ppgt/pattern/gatedgcn", {"num_layers": 2, "hidden_dim": 8}),
+    "node-classification": ("ppgt/pattern/gatedgcn", NARROW),
 }
 # without random numbers, so that the results do not depend on the number of processes
-PLAIN = {
-    "model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2},
-    "batch": {"graphs": 4},
-    "optimizer": SGD,
-    "epochs": 5,
-    "eval_every": 2,
-}
+MLP = {"name": "mlp", "hidden_dim": 8, "num_layers": 2}
+PLAIN = {"model": MLP, "batch": {"graphs": 4}, "optimizer": SGD, "epochs": 5, "eval_every": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -133,13 +125,9 @@ def test_two_processes_find_the_numbers_of_one(tmp_path, task):
 )
 def test_the_tolerance_holds_for_batch_norm_and_any_step(tmp_path, changes):
     """GPS on the miniature of ZINC has BatchNorm, whose statistics must be those of all processes."""
-    one, several = (
-        of_cell(tmp_path, "graph-regression", **changes | {"processes": 1}),
-        of_cell(tmp_path, "graph-regression", **changes),
-    )
-    tolerance = TOLERANCE[
-        "float32" if one.recipe.precision == "float32" else one.recipe.optimizer.name.removesuffix("w")
-    ]
+    one, several = (of_cell(tmp_path, "graph-regression", **changes | more) for more in ({"processes": 1}, {}))
+    kind = one.recipe.precision if one.recipe.precision == "float32" else one.recipe.optimizer.name.removesuffix("w")
+    tolerance = TOLERANCE[kind]
     assert_same(one.run(0)[0], several.run(0)[0], tolerance)
     weights = [load_file(e.store.folder(e.digest(0)) / "weights.safetensors") for e in (one, several)]
     assert weights[0].keys() == weights[1].keys()
@@ -204,7 +192,7 @@ def test_a_run_continues_with_another_number_of_processes(tmp_path, before, afte
 
 def test_two_runs_agree_bit_for_bit_and_a_process_draws_for_itself(tmp_path):
     """Dropout differs between processes: results differ from those of one process, but are reproducible."""
-    changes = {"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2, "dropout": 0.5}}
+    changes = {"model": MLP | {"dropout": 0.5}}
     first, second = (
         experiment(tmp_path, store=store, processes=2, **changes).run(0)[0] for store in ("first", "second")
     )
@@ -309,14 +297,6 @@ def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
     record, _ = experiment(tmp_path, processes=2, settings={"time_limit_hours": 1.0}).run(0)
     assert record.run.status == "ok"
     assert record.measured.seconds < 3600
-
-
-def test_a_run_pickles_to_its_processes(tmp_path):
-    """Spawned processes receive an experiment and the one that it starts from."""
-    source = experiment(tmp_path, keep_weights=True)
-    one = experiment(tmp_path, processes=2, start={"cell": "a/many/mlp"})
-    one.source = source
-    assert pickle.loads(pickle.dumps(one)).digest(0) == one.digest(0)
 
 
 def test_all_ranks_end_together_at_a_time_limit_or_divergence(tmp_path):

@@ -6,9 +6,11 @@ import torch
 
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
+from gt_bench.data.standin import miniature
 from gt_bench.encodings.compute import encode
 from gt_bench.experiment.run import Experiment
 from gt_bench.training.inductive_loader import visible
+from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 from tests.gt_bench import runs
 from tests.gt_bench.custom_data import mine
@@ -81,15 +83,12 @@ def test_an_unlabelled_node_is_seen_from_its_time_on(tmp_path):
 def test_encodings_are_those_of_the_graph_that_is_seen(tmp_path):
     packed = write(tmp_path)
     encode(packed, tmp_path / "encodings/own", "rwse", {"steps": 4})
-    found = experiment(
-        tmp_path, model={"name": "gps", "hidden_dim": 8, "num_layers": 1}, encodings={"rwse": {"steps": 4}}
-    )
+    model = {"name": "gps", "hidden_dim": 8, "num_layers": 1}
+    found = experiment(tmp_path, model=model, encodings={"rwse": {"steps": 4}})
     loader = found.loader(0)
-    for part in ("train", "val", "test"):
+    for code, part in enumerate(("train", "val", "test"), 1):
         batch = loader.graph(part)
-        bare = visible(
-            packed.batch(torch.tensor([0])), packed.array("seen")[0] <= ("train", "val", "test").index(part) + 1
-        )
+        bare = visible(packed.batch(torch.tensor([0])), packed.array("seen")[0] <= code)
         for name, value in compute("rwse", bare, graphs=torch.tensor([0]), steps=4).items():
             torch.testing.assert_close(batch.encodings[name], value)
     assert found.versions["encoding rwse"] == 1
@@ -118,35 +117,30 @@ def test_predictions_are_in_the_order_of_the_dataset(tmp_path):
 
 
 def test_graphs_without_visible_nodes_are_left_out():
-    from gt_models.batch import GraphBatch
-
-    batch = GraphBatch(
-        torch.arange(6.0)[:, None],
-        torch.tensor([[0, 2, 4, 5], [1, 3, 5, 4]]),
-        torch.tensor([0, 2, 4, 6]),
-        torch.arange(4)[:, None],
-    )
+    edges, ptr = torch.tensor([[0, 2, 4, 5], [1, 3, 5, 4]]), torch.tensor([0, 2, 4, 6])
+    batch = GraphBatch(torch.arange(6.0)[:, None], edges, ptr, torch.arange(4)[:, None])
     found = visible(batch, torch.tensor([True, True, False, False, False, True]))
     assert (found.ptr.tolist(), found.edge_index.tolist(), found.edge_attr.tolist()) == ([0, 2, 3], [[0], [1]], [[0]])
 
 
-def test_subgraphs_are_not_inductive(tmp_path):
-    write(tmp_path)
-    with refused(RecipeError, place="subgraphs") as error:
-        experiment(tmp_path, subgraphs={"hops": 1, "max_nodes": 5}, batch={"graphs": 4})
-    assert "is inductive" in error.value.problem
+LINKX = {"model": {"name": "linkx", "num_nodes": 40}, "encodings": {"number": {}}}
 
 
-def test_weights_of_single_nodes_need_one_graph(tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"subgraphs": {"hops": 1, "max_nodes": 5}, "batch": {"graphs": 4}}, "subgraphs"),
+        (LINKX, "encodings.number"),  # weights of single nodes need one graph
+    ],
+)
+def test_what_cannot_be_inductive_is_refused(tmp_path, changes, place):
     write(tmp_path)
-    with refused(RecipeError, place="encodings.number") as error:
-        experiment(tmp_path, model={"name": "linkx", "num_nodes": 40}, encodings={"number": {}})
+    with refused(RecipeError, place=place) as error:
+        experiment(tmp_path, **changes)
     assert "is inductive" in error.value.problem
 
 
 def test_a_miniature_of_inductive_data_is_inductive(tmp_path):
-    from gt_bench.data.standin import miniature
-
     write(tmp_path)
     options = {"split": "temporal:day:20,30", "inductive": True}
     miniature(mine(tmp_path / "raw/own.npz", name="own", **options), tmp_path / "small/packed/own", tmp_path)

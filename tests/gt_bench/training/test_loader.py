@@ -45,16 +45,14 @@ def test_batch_plans_hold_each_graph_once_and_keep_their_bounds(sizes, batch_siz
 
 def test_parts_cover_the_training_nodes_once_with_induced_edges(tmp_path):
     loader = make(tmp_path, batch={"parts": 4}).loader
+
+    def edges(graph):
+        return {tuple(ends) for ends in graph.x[graph.edge_index.t(), 0].tolist()}
+
     seen = []
     for part, rows in loader.training(0):
         seen.append(part.x[rows])
-        whole = {
-            tuple(e)
-            for e in zip(*(loader.whole.x[loader.whole.edge_index[i]][:, 0].tolist() for i in (0, 1)), strict=True)
-        }
-        assert {
-            tuple(e) for e in zip(*(part.x[part.edge_index[i]][:, 0].tolist() for i in (0, 1)), strict=True)
-        } <= whole
+        assert edges(part) <= edges(loader.whole)
     train = loader.whole.x[loader.ids["train"]]
     assert sorted(torch.cat(seen)[:, 0].tolist()) == sorted(train[:, 0].tolist())
 
@@ -65,6 +63,7 @@ def test_parts_cover_the_training_nodes_once_with_induced_edges(tmp_path):
         ("web", {"graphs": 2}, "batch.parts"),
         ("many", {"parts": 2}, "batch.graphs"),
         ("many", {"graphs": 2, "segment": 9}, "batch.segment is for configuration-ranking"),
+        ("many", {"targets": 5, "neighbors": [5]}, "batch.targets requires one large graph; 'many' has many"),
     ],
 )
 def test_a_batch_section_that_does_not_fit_the_data(tmp_path, dataset, batch, word):
