@@ -14,13 +14,8 @@ from gt_bench.scheduling.dry_run import dry_run
 CELL = "small/web/mlp"
 
 
-@pytest.fixture(autouse=True)
-def forecasts(monkeypatch):
-    """Forecast an hour and 100 MiB for each run, so that each is a job of its own."""
-    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: ForecastCost(3600.0, 100.0, search_seconds=7200.0))
-
-
-def test_a_dry_run_submits_nothing(project):
+def test_a_dry_run_submits_nothing(project, monkeypatch):
+    monkeypatch.setattr(cache, "_measured", lambda *_: ForecastCost(3600.0, 100.0, search_seconds=7200.0))
     project.recipe(seeds=[0, 1])
     grid = load_grid()
     rows = dry_run(list(grid.cells.values()), grid, print, measure=True)
@@ -33,13 +28,11 @@ def test_a_dry_run_counts_unless_it_is_told_to_measure(project, monkeypatch):
     grid = load_grid()
     cells = list(grid.cells.values())
     monkeypatch.setattr(cache, "_measured", lambda *_: pytest.fail("steps were timed"))
-    # no counts here
-    assert dry_run(cells, grid, print) == [["no forecast: --measure, or resources in params.yaml", "2", "2", "?", CELL]]
+    unknown = "no forecast: --measure, or resources in params.yaml"
+    assert dry_run(cells, grid, print) == [[unknown, "2", "2", "?", CELL]]  # no counts here
     Path("docs").mkdir()
     counted = {"seeds": 2, "search_runs": 0, "cpu": 600.0, "h100": {"unfused": 60.0}}
     Path("docs/scale.json").write_text(json.dumps({"cells": {CELL: counted}}))
-    assert dry_run(cells, grid, print) == [
-        ["no forecast: --measure, or resources in params.yaml", "2", "2", "20.0 min", CELL]
-    ]
+    assert dry_run(cells, grid, print) == [[unknown, "2", "2", "20.0 min", CELL]]
     gpus = grid.model_copy(update={"resources": {"all": Resources(gpus=1, memory_gib=4.0)}})
     assert dry_run(cells, gpus, print) == [["4 GiB, 0.25 h, 1 core, 1 GPU", "1", "2", "2.0 min", CELL]]

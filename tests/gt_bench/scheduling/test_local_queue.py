@@ -31,14 +31,8 @@ CELL = "small/web/mlp"
 @pytest.fixture(autouse=True)
 def costs(monkeypatch):
     """Costs of the cells by their model; the others cost a second."""
-    known = {}
-    monkeypatch.setattr(
-        cache,
-        "_measured",
-        lambda cell, grid, data: known.get(
-            cell.model, ForecastCost(1.0, 100.0, search_seconds=600.0, record_bytes=5000, checkpoint_bytes=9000)
-        ),
-    )
+    known, usual = {}, ForecastCost(1.0, 100.0, search_seconds=600.0, record_bytes=5000, checkpoint_bytes=9000)
+    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: known.get(cell.model, usual))
     return known
 
 
@@ -269,12 +263,8 @@ def test_two_machines_write_equal_records(project):
     """Without a lock the work is done twice; the second record replaces the first, and nothing is damaged."""
     project.recipe(seeds=[0, 1], epochs=60)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    both = [
-        subprocess.Popen(
-            ["python", "-c", WRITER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-        for _ in range(2)
-    ]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(["python", "-c", WRITER], env=environment, **pipes) for _ in range(2)]
     for process in both:
         assert process.stdout.readline() == "ready\n"
     for process in both:

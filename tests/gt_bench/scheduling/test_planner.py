@@ -14,6 +14,7 @@ from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import take_part
 from gt_bench.scheduling.planner import Missing, Plan, cheapest_first, jobs_of, longest_first, plan
 from gt_bench.search.study import Trials
+from tests.gt_bench.runs import Killed
 
 CELL = "small/web/mlp"
 HOUR = 3600.0
@@ -22,12 +23,8 @@ HOUR = 3600.0
 @pytest.fixture
 def measured(monkeypatch):
     """Replace measurements; returns the names of the cells that were measured."""
-    names = []
-    monkeypatch.setattr(
-        cache,
-        "_measured",
-        lambda cell, grid, data: names.append(cell.cell) or ForecastCost(HOUR, 100.0, search_seconds=HOUR),
-    )
+    names, cost = [], ForecastCost(HOUR, 100.0, search_seconds=HOUR)
+    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: names.append(cell.cell) or cost)
     return names
 
 
@@ -140,14 +137,11 @@ def test_the_part_in_a_checkpoint_is_done(project, measured):
     grid = load_grid()
     cell = grid.find(CELL)
 
-    class Killed(BaseException):
-        pass
-
-    epochs = iter(range(1, 9))
+    notices = iter([None, None, Killed()])
 
     def kill():
-        if next(epochs) == 3:
-            raise Killed
+        if error := next(notices):
+            raise error
 
     with pytest.raises(Killed):
         train_cell(cell, grid, notice=kill)
@@ -164,9 +158,8 @@ def test_the_cell_whose_weights_are_needed_is_planned_too(project, measured):
     grid = load_grid()
     jobs = jobs_of(plan([grid.find("small/web/tuned")], grid))
     assert {job.name for job in jobs} == {"small/web/base", "small/web/tuned"}
-    assert {(job.name, other.name) for job in jobs for other in jobs if job.waits_for(other)} == {
-        ("small/web/tuned", "small/web/base")
-    }
+    waits = {(job.name, other.name) for job in jobs for other in jobs if job.waits_for(other)}
+    assert waits == {("small/web/tuned", "small/web/base")}
 
 
 def test_a_search_and_missing_data_are_planned(project, measured):

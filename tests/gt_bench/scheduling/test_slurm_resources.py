@@ -32,9 +32,7 @@ def test_shares_respect_the_limit_of_jobs_at_once():
     assert [(n.memory_gib, len(jobs), share) for n, jobs, share in shares(groups, 4)] == [(1, 6, 3), (2, 2, 1)]
     # more needs than places: the smallest are merged at the larger need
     joined = shares({n: [job] for n in need}, 2)
-    assert [(n.memory_gib, len(jobs), share) for n, jobs, share in joined] == [(8, 1, 1), (4, 3, 1)] or sum(
-        s for *_, s in joined
-    ) == 2
+    assert sum(share for *_, share in joined) == 2
     assert sum(len(jobs) for _, jobs, _ in joined) == 4
     # needs that cannot be merged wait
     assert len(shares({Need(1, 1): [job], Need(1, 1, gpus=1): [job]}, 1)) == 1
@@ -50,12 +48,8 @@ def test_resources_of_a_job(project):
     few = grid.model_copy(update={"resources": {"all": Resources(gpus=2)}})
     with refused(RecipeError, place=CELL, value=2):
         need_of(replace(job, processes=3), cell, few)
-    said = {
-        "all": Resources(hours=2, slurm={"partition": "long"}),
-        "small": Resources(slurm={"account": "me"}),
-        CELL: Resources(gpus=2),
-    }
-    said = grid.model_copy(update={"resources": said})
+    wide = {"all": Resources(hours=2, slurm={"partition": "long"}), "small": Resources(slurm={"account": "me"})}
+    said = grid.model_copy(update={"resources": wide | {CELL: Resources(gpus=2)}})
     assert need_of(job, cell, said) == Need(8.0, 2.0, 2, 2, (("account", "me"), ("partition", "long")))
     with refused(RecipeError, place=CELL, value=["memory_gib", "hours"]):
         need_of(Job("runs", CELL, "web", (0,)), cell, grid)

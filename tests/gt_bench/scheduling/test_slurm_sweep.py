@@ -33,11 +33,13 @@ class Cluster:
     def __init__(self, refuses: str | None = None, loses: tuple[int, ...] = ()):
         self.waiting: dict[str, tuple[dict, Path]] = {}
         self.submitted: list[tuple[Need, dict, int]] = []
+        self.arrays: list[int] = []
         self.refuses, self.loses = refuses, loses
 
     def submit(self, need, contents, most):
         if self.refuses in dict(need.slurm).values():
             raise ClusterError("Slurm refuses")
+        self.arrays.append(len(contents))
         given = []
         for content in map(json.loads, contents):
             number = f"{len(self.submitted)}_0"
@@ -74,11 +76,13 @@ def swept(cluster, *names, at_most=4, **options):
 
 
 @pytest.mark.slow
-def test_every_missing_run_is_submitted_once_and_the_store_has_all(project):
+def test_every_missing_run_is_submitted_once_in_arrays_that_slurm_allows(project, monkeypatch):
+    monkeypatch.setattr("gt_bench.scheduling.slurm_sweep.ARRAY", 2)
     project.recipe(seeds=[0, 1, 2])
     cluster = Cluster()
     done, said = swept(cluster)
     assert done
+    assert max(cluster.arrays) == 2
     assert sorted(cluster.runs) == [(CELL, [seed]) for seed in (0, 1, 2)]
     assert len(project.records()) == 3
     assert json.loads(Path(f"results/{CELL}.json").read_text())["status"] == "ok"
@@ -92,10 +96,8 @@ def test_every_missing_run_is_submitted_once_and_the_store_has_all(project):
 def test_queued_jobs_of_another_sweep_are_followed_not_submitted(project):
     project.recipe(seeds=[0, 1])
     cluster = Cluster()
-    cluster.waiting["9_0"] = (
-        {"kind": "runs", "name": CELL, "seeds": [0], "shared": False},
-        Path("lines-9_0.jsonl").resolve(),
-    )
+    job = {"kind": "runs", "name": CELL, "seeds": [0], "shared": False}
+    cluster.waiting["9_0"] = (job, Path("lines-9_0.jsonl").resolve())
     other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, (0,))
     Path("store/sweep").mkdir(parents=True)
     register(Store(), [other])
@@ -103,32 +105,11 @@ def test_queued_jobs_of_another_sweep_are_followed_not_submitted(project):
         file.write('{"id": "cut sh')
     # the first request, before anything is submitted, must not compute it
     looks = cluster.places
-    cluster.places = lambda ids: (
-        {number: Place("PENDING") for number in ids if number in cluster.waiting}
-        if not cluster.submitted
-        else looks(ids)
-    )
+    pending = {"9_0": Place("PENDING")}
+    cluster.places = lambda ids: looks(ids) if cluster.submitted else pending
     done, said = swept(cluster)
     assert done, said
     assert cluster.runs == [(CELL, [1])]
-
-
-@pytest.mark.slow
-def test_arrays_respect_the_limit_of_slurm(project, monkeypatch):
-    monkeypatch.setattr("gt_bench.scheduling.slurm_sweep.ARRAY", 2)
-    project.recipe(seeds=[0, 1, 2, 3, 4])
-
-    class Counts(Cluster):
-        arrays: list[int] = []
-
-        def submit(self, need, contents, most):
-            self.arrays.append(len(contents))
-            return super().submit(need, contents, most)
-
-    cluster = Counts()
-    assert swept(cluster)[0]
-    assert max(cluster.arrays) == 2
-    assert sorted(cluster.runs) == [(CELL, [seed]) for seed in range(5)]
 
 
 @pytest.mark.slow
@@ -142,10 +123,7 @@ def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(pro
     text = "\n".join(said)
     assert not done
     lost = cluster.runs[0][1][0]
-    assert (
-        f"{CELL} seed {lost}: job 0_0 ended without a result (cancelled, or its node died); run the same command to "
-        "submit it again" in text
-    )
+    assert f"{CELL} seed {lost}: job 0_0 ended without a result" in text
     assert "skipped: 1 jobs of small/web/refused: Slurm refuses" in text
     assert len(project.records()) == 1
     assert said[-1].startswith("2 of 3 runs are missing")
@@ -163,10 +141,7 @@ def test_a_run_that_fails_is_reported_and_not_submitted_again_in_this_sweep(proj
     assert not done
     assert cluster.runs[0] == ("small/web/base", [0])
     assert sorted(cluster.runs[1:]) == [(CELL, [0]), (CELL, [7])]
-    assert any(
-        line.startswith(f"{CELL} seed 7: failed, suites/small/recipes/web/mlp.yaml: start: small/web/base")
-        for line in said
-    )
+    assert f"{CELL} seed 7: failed, suites/small/recipes/web/mlp.yaml: start: small/web/base" in "\n".join(said)
 
 
 SEARCH = {"trials": 3, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1, 0.2]}}}
@@ -178,20 +153,11 @@ def test_trials_are_jobs_and_the_seeds_of_the_cell_come_after_them(project):
     cluster = Cluster()
     done, said = swept(cluster)
     assert done, said
-    assert [(content["kind"], content["trials"]) for _, content, _ in cluster.submitted] == [
-        *[("search", 1)] * 3,
-        ("runs", 0),
-    ]
-    assert [line for line in said if "search: ok" in line] == [
-        f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial",
-        f"{CELL} search: ok, 1 trial, and the search is done",
-    ]  # fmt: skip
-    assert [row["state"] for row in trials()] == ["COMPLETE"] * 3
-
-
-def trials():
+    jobs = [(content["kind"], content["trials"]) for _, content, _ in cluster.submitted]
+    assert jobs == [*[("search", 1)] * 3, ("runs", 0)]
+    assert len([line for line in said if f"{CELL} search: ok, 1 trial" in line]) == 3
     with Path(f"tuned/{CELL}.csv").open() as file:
-        return list(csv.DictReader(file))
+        assert [row["state"] for row in csv.DictReader(file)] == ["COMPLETE"] * 3
 
 
 @pytest.mark.slow
@@ -220,15 +186,9 @@ def test_a_job_that_no_node_can_take_is_reported_once(project):
             return super().places(ids)
 
     said = swept(Waits())[1]
-    assert [line for line in said if "will not start" in line] == [
-        f"{CELL}: Slurm will not start job {job} (PartitionTimeLimit); set `resources:` in params.yaml to what the "
-        "nodes "
-        f"have, run `scancel {job}`, and start the sweep again"
-        for job in (0, 1)
-    ]
-    assert not NEVER.search("Resources")
-    assert not NEVER.search("JobArrayTaskLimit")
-    assert not NEVER.search("QOSMaxCpuPerUserLimit")
+    lines = [line.partition(";")[0] for line in said if "will not start" in line]
+    assert lines == [f"{CELL}: Slurm will not start job {job} (PartitionTimeLimit)" for job in (0, 1)]
+    assert not any(map(NEVER.search, ("Resources", "JobArrayTaskLimit", "QOSMaxCpuPerUserLimit")))
 
 
 def test_no_cluster_no_names_and_no_jobs(project, monkeypatch, tmp_path):
@@ -278,4 +238,3 @@ def test_messages_of_slurm_are_one_line(project, monkeypatch):
         assert line.startswith(f"skipped: 1 jobs of {CELL}: Slurm rejects a job that needs 1 GiB, 4 h, 1 core: ")
         assert refusal in line
         assert "\n" not in line
-        assert line.endswith("see partitions and nodes with `sinfo`, and set `resources:` in params.yaml")
