@@ -14,9 +14,8 @@ from gt_bench.tracking.live import Live
 from gt_bench.tracking.mirror import Mirror
 from gt_bench.tracking.sqlite import make
 from gt_bench.tracking.sync import complete
-from tests.gt_bench.cells import make_record, make_result, without_data
+from tests.gt_bench.cells import ET, make_record, make_result, without_data
 
-ET = "edge-transformer/cornell/edge-transformer"
 GCN = "edge-transformer/cornell/gcn"
 SUITE = "edge-transformer"
 
@@ -116,12 +115,10 @@ def train(live: Live, record: RunRecord, epochs: range | None = None, begins: bo
     run = record.run
     if begins:
         live.start_seed(run.seed, record.digest)
-    curves = run.epochs
-    for i, epoch in enumerate(curves["epoch"]):
+    for i, epoch in enumerate(run.epochs["epoch"]):
         if epochs is None or epoch in epochs:
-            live.log_epoch(
-                record.digest, epoch, {k: v[i] for k, v in curves.items() if k != "epoch" and v[i] is not None}
-            )
+            values = {k: v[i] for k, v in run.epochs.items() if k != "epoch" and v[i] is not None}
+            live.log_epoch(record.digest, epoch, values)
 
 
 class Told(Live):

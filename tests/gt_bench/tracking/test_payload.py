@@ -1,24 +1,19 @@
 """The content of MLflow for a cell."""
 
-from dataclasses import replace
-
 import pytest
 
 from gt_bench.leaderboard.collect import judged
 from gt_bench.leaderboard.verdicts import with_claims
+from gt_bench.tracking.payload import tracked_cell
 from tests.gt_bench.cells import ET, make_result, records
 
 
-def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
-    from gt_bench.tracking import sync
-    from gt_bench.tracking.payload import tracked_cell
-
+def test_mlflow_shows_what_the_leaderboard_shows():
     runs = records()
     result = make_result(ET, runs)
     (row,) = with_claims(judged(result, runs))
-    assert not any(
-        tag.startswith(("gt.verdict", "gt.claim")) for tag in tracked_cell(result, runs).tags
-    )  # while it trains
+    # while it trains
+    assert not any(tag.startswith(("gt.verdict", "gt.claim")) for tag in tracked_cell(result, runs).tags)
     tags = tracked_cell(result, runs, row).tags
     assert (tags["gt.verdict"], tags["gt.claim"]) == ("reproduced", "not claimed")
     assert tags["gt.verdict.interval"] == "[{:.6g}, {:.6g}]".format(*row.interval)
@@ -26,27 +21,3 @@ def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
     ((_, std),) = tracked_cell(result, runs, row).metrics["result/test_std"]
     assert std == pytest.approx(row.summary.std, rel=1e-5)
     assert "result/test_std" not in tracked_cell(result, runs[:1]).metrics  # one run has no deviation
-    put = []
-
-    class Store:
-        def __init__(self, *_):
-            pass
-
-        def put_cell(self, *arguments):
-            put.append(arguments)
-
-        def drop_other_cells(self, _):
-            pass
-
-        def put_views(self):
-            pass
-
-    monkeypatch.setattr(sync, "Mirror", Store)
-    other = make_result(ET.replace("cornell", "texas"), [])
-    sync.complete(
-        "edge-transformer",
-        [result, other],
-        {r.digest: r for r in runs},
-        rows=[row, replace(row, metric="another")],
-    )
-    assert [arguments[2] for arguments in put] == [row, None]

@@ -9,10 +9,10 @@ from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
 from gt_bench.tracking.payload import run_metrics
 from gt_bench.tracking.tensorboard import TensorBoard
-from tests.gt_bench.cells import make_record, make_result
+from tests.gt_bench.cells import ET, make_record, make_result
+from tests.gt_bench.tracking.conftest import train
 
 CELL = "small/web/mlp"
-ET = "edge-transformer/cornell/edge-transformer"
 
 
 @pytest.fixture(autouse=True)
@@ -41,15 +41,6 @@ def assert_mirrors(record: dict, cell: str = CELL) -> None:
     assert found["curve/train_loss"] == list(zip(curves["epoch"], np.float32(curves["train_loss"]).tolist()))
 
 
-def log(tracker: TensorBoard, record: dict, epochs: range) -> None:
-    run = record.run
-    tracker.start_seed(run.seed, record.digest)
-    for i, epoch in enumerate(run.epochs["epoch"]):
-        if epoch in epochs:
-            values = {k: v[i] for k, v in run.epochs.items() if k != "epoch" and v[i] is not None}
-            tracker.log_epoch(record.digest, epoch, values)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_tensorboard_reads_the_curves_of_the_records(project, capfd, parallel):
@@ -64,9 +55,7 @@ def test_tensorboard_reads_the_curves_of_the_records(project, capfd, parallel):
     before = {path: path.stat().st_mtime_ns for path in Path("tensorboard").rglob("*")}
     train_cell(grid.find(CELL), grid)
     assert {path: path.stat().st_mtime_ns for path in Path("tensorboard").rglob("*")} == before
-    for path in Path("tensorboard").rglob("*.tfevents.*"):
-        path.unlink()
-    for path in Path("tensorboard").rglob("complete.*"):
+    for path in (*Path("tensorboard").rglob("*.tfevents.*"), *Path("tensorboard").rglob("complete.*")):
         path.unlink()
     train_cell(grid.find(CELL), grid)
     for record in project.records():
@@ -76,16 +65,16 @@ def test_tensorboard_reads_the_curves_of_the_records(project, capfd, parallel):
 def test_a_run_that_resumes_and_one_that_is_replaced_leave_only_their_own_curves():
     first, second = make_record(ET, 0, test=0.6), make_record(ET, 0, test=0.7)
     killed = TensorBoard(ET)
-    log(killed, first, range(1, 9))
+    train(killed, first, range(1, 9))
     killed._close_writer(first.digest)
     resumed = TensorBoard(ET)
-    log(resumed, first, range(6, 13))  # from the last checkpoint
+    train(resumed, first, range(6, 13))  # from the last checkpoint
     live = scalars(Path("tensorboard", ET, "seed-0"))["curve/train_loss"]
     assert [step for step, _ in live] == list(range(1, len(live) + 1))
     resumed.finish_seed(first)
     assert_mirrors(first, ET)
     replacing = TensorBoard(ET)
-    log(replacing, second, range(1, 13))
+    train(replacing, second, range(1, 13))
     replacing.finish_seed(second)
     assert_mirrors(second, ET)
     TensorBoard(ET).close(make_result(ET, [first]), [first])  # the recipe was changed back
