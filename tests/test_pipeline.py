@@ -141,8 +141,11 @@ def test_an_edit_runs_a_cell_only_where_it_changes_numbers(project):
     project.edit("gt_bench/training/trainer.py", "def _train_epoch", "# another\n    def _train_epoch")
     assert project.repro("leaderboard@embedded") == []
     project.edit(mlp, "return self.head(features)", "return 1.5 * self.head(features)")
-    assert project.repro("leaderboard@embedded") == ["train@embedded-chains-mlp", "leaderboard@embedded"]
-    assert project.rows("embedded")["embedded/chains/mlp"]["status"].endswith(", modified")
+    before = project.records()
+    assert project.repro("train@embedded-chains-mlp") == ["train@embedded-chains-mlp"]
+    (digest,) = project.records() - before
+    record = json.loads((project.folder / "store" / digest[:2] / digest / "record.json").read_text())
+    assert "modified" in record["deterministic"]["digests"]
     project.edit(mlp, '@register_model("mlp"', 'VERSION = 2\n\n\n@register_model("mlp"')
     assert project.repro("leaderboard@embedded") == ["train@embedded-chains-mlp", "leaderboard@embedded"]
     assert project.rows("embedded")["embedded/chains/mlp"]["status"] == "ok"
