@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 TUNED = Path("tuned")
 KILLED = "killed, queued again"  # status of a trial whose worker was killed
+# complete trials from which importance is shown: a forest over fewer weighs noise, and TPE draws its first 10 at random
+MIN_TRIALS = 10
 PLOTS = ("history", "importance", "parallel")
 FRONT = "pareto"  # its plots, of a search with several objectives
 
@@ -146,8 +148,6 @@ def ending(
             f"importance over {len(complete)} complete trials (fANOVA): "
             + ", ".join(f"{k} {v:.2f}" for k, v in shares.items())
         )
-    else:
-        lines.append(f"importance: undefined, {len(complete)} complete trials are too few or too similar")
     base = tuned / cell.cell
     plots = PLOTS if len(study.directions) == 1 else (*PLOTS, FRONT)
     journal = f", or `optuna-dashboard {path}`" if (path := folder / "journal.log").exists() else ""
@@ -180,9 +180,11 @@ def is_of_defaults(trial: "FrozenTrial") -> bool:
 
 
 def varied(complete: Sequence["FrozenTrial"]) -> bool:
-    """Returns whether importance, a fraction of the variance, is defined: values and parameters differ."""
-    return len({t.values[0] for t in complete}) > 1 and any(
-        len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params
+    """Returns whether importance, a fraction of the variance, has a meaning: enough trials, which differ."""
+    return (
+        len(complete) >= MIN_TRIALS
+        and len({t.values[0] for t in complete}) > 1
+        and any(len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params)
     )
 
 
@@ -244,7 +246,7 @@ def _plots(base: Path, study: "Study | None") -> None:
     )
     possible = (bool(complete), varied(complete), bool(complete))
     for name, kind, can in zip(PLOTS, kinds, possible, strict=True):
-        no_plot = partial(_text_alone, f"{len(complete)} complete trials are too similar for {name}")
+        no_plot = partial(_text_alone, f"{len(complete)} complete trials are too few or too similar for {name}")
         _draw(base.with_name(f"{base.name}.{name}.png"), partial(kind, study, **options) if can else no_plot)
 
 

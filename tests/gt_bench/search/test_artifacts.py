@@ -7,7 +7,7 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.pipeline.train import train_cell
-from gt_bench.search.artifacts import search_summary
+from gt_bench.search.artifacts import search_summary, varied
 from gt_bench.store.run_store import Store
 from gt_bench.tracking.mirror import Mirror
 from gt_bench.tracking.sync import complete, track_cells
@@ -104,3 +104,12 @@ def test_trials_are_in_an_experiment_of_their_own_and_pictures_with_the_cell(pro
     complete("small", [result], {r.digest: r for r in project.records()}, store=Store())
     assert shown("small-search") == searched
     assert shown("small") == cell
+
+
+@pytest.mark.parametrize(("trials", "is_shown"), [(2, False), (9, False), (10, True)])
+def test_importance_is_of_ten_trials_or_more(trials, is_shown):
+    import optuna
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(lambda trial: trial.suggest_float("optimizer.lr", 0, 1), n_trials=trials)
+    assert varied(study.trials) == is_shown
