@@ -263,7 +263,7 @@ class Pace:
 
 
 def _raise_errors(cell: str, seeds: list[int], errors: dict[int, TaskResult], stored: int) -> None:
-    """Raises the errors of seeds without a record: an unexpected exception unchanged, others as one message."""
+    """Raises an unexpected exception of a seed, otherwise the first error, whose message has those of all seeds."""
     rest = (
         f"{stored} of {len(seeds)} seeds {'is' if stored == 1 else 'are'} stored; run the same command again to resume"
     )
@@ -274,7 +274,6 @@ def _raise_errors(cell: str, seeds: list[int], errors: dict[int, TaskResult], st
     found = {str(ending.error): ending.error for ending in errors.values() if ending.error is not None}
     if died or len(errors) + stored < len(seeds):
         raise Lost("\n".join([*found, *died]), file=cell, remedy=rest)
-    if len(found) > 1 or (found and stored):
-        raise RecipeError("\n".join(found), remedy=rest if stored else "")
     for error in found.values():
+        error.args = (("\n" if len(found) > 1 else "; ").join([*found, *([rest] if stored else [])]),)
         raise error
