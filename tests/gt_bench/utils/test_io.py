@@ -48,7 +48,7 @@ def test_a_file_is_read_up_to_a_bound(tmp_path):
     path = tmp_path / "file"
     path.write_text("x" * 11)
     assert read_text(path, 11) == "x" * 11
-    with pytest.raises(UnfitFile):
+    with pytest.raises(UnfitFile, match="more than 10 bytes"):
         read_text(path, 10)
 
 
