@@ -138,4 +138,4 @@ def die_with_parent(parent: int, by: int = signal.SIGTERM) -> None:
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(1, by)  # PR_SET_PDEATHSIG of linux/prctl.h
     if os.getppid() != parent:
-        sys.exit(128 + by)
+        os._exit(128 + by)  # a process pool would print a traceback of SystemExit

@@ -184,3 +184,13 @@ def test_ctrl_c_is_reported_once_a_command_runs(capsys):
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == "stopped; run the same command again to resume\n"
+
+
+@pytest.mark.slow
+def test_a_worker_whose_parent_has_ended_exits_without_a_traceback():
+    """A process pool would print the SystemExit of its initialiser."""
+    code = (
+        "from gt_bench.runtime.signals import die_with_parent\ntry: die_with_parent(1 << 22)\nfinally: print('unwound')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "")
