@@ -204,7 +204,8 @@ def _found(
         cell = edges.frame[column].iloc[row]
         raise DatasetError(
             f"{shown(cell)} is not in column {identifier} of nodes{' in its graph' if scopes else ''} (which has "
-            f"{', '.join(map(shown, known[:3]))}, ...), like {wrong.size - 1:,} others",
+            f"{', '.join(map(shown, known[:3]))}, ...)"
+            + (f", like {wrong.size - 1:,} others" if wrong.size > 1 else ""),
             **edges.at(row, column),
             value=cell,
             remedy=f"add it there, or --drop nodes.{identifier} if rows are numbered",

@@ -327,7 +327,7 @@ def _from_masks(arrays: Sequence[np.ndarray], names: Sequence[str], rows: int, k
     if (twice := np.argwhere(stacked.sum(0) > 1)).size:
         row, split = twice[0]
         both = " and ".join(name for name, mask in zip(names, stacked, strict=True) if mask[row, split])
-        problem = f"is in {both}, like {len(twice) - 1} others"
+        problem = f"is in {both}" + (f", like {len(twice) - 1} others" if len(twice) > 1 else "")
         remedy = f"correct them, or --drop {','.join(names)}: then splits are drawn"
         raise DatasetError(problem, place=f"{kind} {row}", remedy=remedy)
     return (stacked * np.array([1, 2, 3])[:, None, None]).sum(0).astype(np.uint8).T

@@ -224,7 +224,8 @@ class DataSummary:
         if self.classification:
             known, unlabelled = np.unique(y[y >= 0]).tolist(), 0 if self.as_floats else int((y == -1).sum())
             if len(known) < 2:
-                only = f"all labels are {known[0]}" if known else "there is no label"
+                names = self.reader.labels or {label: label for label in known}
+                only = f"all labels are {names[known[0]]}" if known else "there is no label"
                 hint = (
                     f" ({unlabelled} are -1, which means no label: if it is a class, use 0 and 1)" if unlabelled else ""
                 )

@@ -185,6 +185,7 @@ def test_an_npz_file_with_targets_of_edges(tmp_path):
         ("", [(a, b) for a in range(8) for b in range(8) if a != b], {}, "", "have no negative"),
         ("", RING, {"task": CLASSES}, "", "no column label (or y)"),
         (",y", [(*e, 0) for e in RING], {"task": CLASSES}, "", "all labels are 0"),
+        (",y", [(*e, "fast") for e in RING], {"task": CLASSES}, "", "all labels are fast"),
         (
             ",y,split",
             [(0, 1, "", "train"), (1, 2, 0, "val"), (1, 3, 1, "test")],
