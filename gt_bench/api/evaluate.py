@@ -21,7 +21,7 @@ from gt_bench.config.search_section import SearchMethod, SearchSection
 from gt_bench.config.space_text import space_lines
 from gt_bench.config.tried import TriedCell
 from gt_bench.data.custom.description import Description
-from gt_bench.data.packed import PackedDataset, say_notes
+from gt_bench.data.packed import PackedDataset, PackedHeader, say_notes
 from gt_bench.data.prepare import prepared_dataset
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
@@ -133,19 +133,30 @@ def try_pair(
     section = getattr(spec.arguments.get("reader"), "section", None)
     if seeds is None and section and section.folds:  # each fold is tested once
         seeds = range(section.folds)
+    protocol = {key: value for key, value in given.items() if key.split(".")[0] not in OF_MODELS}
+
+    def recipes(header: PackedHeader) -> list[Recipe]:
+        return [
+            _recipe(info, header, given, seeds, trials, space, method)
+            if name == model
+            else _recipe(info, header, protocol, seeds, trials, None, method)
+            for name, info in infos.items()
+        ]
+
+    if spec.expected:  # by its published sizes: a wrong setting is refused before a download
+        recipes(spec.header(in_dim=1, out_dim=1, statistics=dict(spec.expected)))
     packed = prepared_dataset(spec.name, DATA, grid.run.mirrors, print)
+    checked = recipes(packed.header)
     print_text("\n".join(summary(packed.header)), flush=True)
     say_notes(packed.folder)
-    protocol = {key: value for key, value in given.items() if key.split(".")[0] not in OF_MODELS}
     pairs = [
-        _pair(
-            info, packed, given if name == model else protocol, seeds, trials, space if name == model else None, method
-        )
-        for name, info in infos.items()
+        _pair(info, packed, recipe, given if name == model else protocol, trials)
+        for (name, info), recipe in zip(infos.items(), checked, strict=True)
     ]
     default = None
     if members is not None:
-        default = _run(_pair(infos[model], packed, given, seeds, None, None, method), grid)
+        recipe = _recipe(infos[model], packed.header, given, seeds, None, None, method)
+        default = _run(_pair(infos[model], packed, recipe, given, None), grid)
     results = [_run(pair, grid) for pair in pairs]
     cell, columns = pairs[0].cell, None
     if default is not None and members is not None:
@@ -203,23 +214,39 @@ def _prepared(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Recipe:
     return recipe
 
 
-def _pair(
+def _recipe(
     info: ModelInfo,
-    packed: PackedDataset,
+    header: PackedHeader,
     given: Settings,
     seeds: Sequence[int] | None,
     trials: int | None,
     space: Settings | None,
     method: SearchMethod,
+) -> Recipe:
+    """Returns the recipe of a pair without encodings, and checks its keys. Arguments and errors as of `try_pair`."""
+    where = where_of(info, header.name)
+    recipe = recipe_of(info, header, given, seeds, trials, space)
+    check_model(recipe, where)
+    if recipe.search:
+        first = {} if method.sampler == "grid" else {"warm_start": ["defaults"]}  # grid tries each combination once
+        section = validated(SearchSection, first | recipe.search.merged(method), where, "search")
+        keys = {key: values for key, values in section.space.items() if not key.startswith("encodings.")}
+        without = section.model_copy(update={"space": keys})  # the encodings of a model are found with the data
+        check_space(recipe.model_copy(update={"search": without}), _cell(info, header.name, given, trials))
+        recipe = recipe.model_copy(update={"search": section})
+    return recipe
+
+
+def _pair(
+    info: ModelInfo,
+    packed: PackedDataset,
+    recipe: Recipe,
+    given: Settings,
+    trials: int | None,
 ) -> PreparedPair:
     """Checks a pair, computes its encodings and writes its recipe. Arguments and errors are those of `try_pair`."""
     dataset = packed.header.name
     where = where_of(info, dataset)
-    recipe = recipe_of(info, packed.header, given, seeds, trials, space)
-    if recipe.search:
-        first = {} if method.sampler == "grid" else {"warm_start": ["defaults"]}  # grid tries each combination once
-        section = validated(SearchSection, first | recipe.search.merged(method), where, "search")
-        recipe = recipe.model_copy(update={"search": section})
     recipe = _prepared(recipe, info, packed)
     cell = _cell(info, dataset, given, trials)
     if trials is not None:

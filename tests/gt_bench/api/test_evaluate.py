@@ -57,6 +57,22 @@ def test_a_pair_without_a_recipe(ours):
     assert len(list(Store().records())) == 2
 
 
+@pytest.mark.parametrize(
+    ("given", "space", "place"),
+    [
+        ({"model.hiden_dim": 3}, None, "model.hiden_dim"),
+        ({"epoch": 3}, None, "epoch"),
+        ({}, {"model.hiden": {"choices": [1, 2]}}, "search.space.model.hiden"),
+    ],
+)
+def test_a_wrong_key_is_refused_before_a_download(tmp_path, monkeypatch, capsys, given, space, place):
+    monkeypatch.chdir(tmp_path)
+    with refused(RecipeError, place=place):
+        try_pair("gcn", "cornell", given, None, 2 if space else None, space=space)
+    assert not Path("data").exists()
+    assert capsys.readouterr().out == ""
+
+
 def test_every_variant_stays_in_the_table(ours):
     try_pair("mlp", "web", FAST, [0, 1])
     found = try_pair("gcn", "web", FAST, [0])
