@@ -43,6 +43,9 @@ def show(model: str, dataset: str, parameters: str, by: str | None, given: Seque
     except KeyError as error:
         raise RecipeError(error.args[0], file=where, value=model) from None
     by = by or usual_width(name)
+    if by in arguments:
+        problem, remedy = "is the argument that is chosen", "leave it out, or choose another one by --by"
+        raise OptionError(problem, place="--set", value=f"model.{by}", remedy=remedy)
     content = {"model": {"name": name, **arguments}, "optimizer": {"lr": 0.001}, "epochs": 1, "seeds": [0]}
     match = matched(validated(Recipe, content, where), dataset, by, budget, where)
     if as_json:

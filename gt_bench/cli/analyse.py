@@ -153,7 +153,7 @@ def ablate(
 
 
 def match(
-    model: Annotated[str, typer.Argument(help="a name, or path/to/file.py:MyModel")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="a name, or path/to/file.py:MyModel")],
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name; the data need not be on disk")],
     parameters: Annotated[str, typer.Option(metavar="N", help="the budget: 500k, 1.5M or 500000")],
     by: Annotated[

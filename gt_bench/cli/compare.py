@@ -24,17 +24,18 @@ def compare(
         bool, typer.Option("--bayes", help="also the probability that the first is better, equal, worse")
     ] = False,
     rope: Annotated[
-        float,
+        float | None,
         typer.Option(
             metavar="R",
             min=0,
-            help="with --bayes: smaller differences count as equal, in raw units (0.01: one per cent)",
+            help="with --bayes: smaller differences count as equal, in raw units; default: 0.01, one per cent",
         ),
-    ] = 0.01,
+    ] = None,
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
     """Test whether models differ: the others against the first, paired over common seeds and splits. Trains nothing."""
+    from gt_bench.config.option_text import OptionError
     from gt_bench.config.schema import RecipeError
     from gt_bench.pipeline.gather import gather
     from gt_bench.reports import show_paired_runs
@@ -42,6 +43,9 @@ def compare(
 
     if len(set(names)) != len(names) or len(names) < 2:
         raise RecipeError("expected two or more different names: gt-bench compare A B", value=names)
+    if rope is not None and not bayes:
+        raise OptionError("is for --bayes", place="--rope", value=rope, remedy="add --bayes")
+    rope = 0.01 if rope is None else rope
     grid = every_cell()
     compared = {cell.key for name in names for cell in named_cells(name, grid)}
     cells = {key: cell for key, cell in grid.cells.items() if key in compared or cell.dataset in (dataset or ())}
@@ -79,7 +83,7 @@ def claims(
     from gt_bench.config.option_text import OptionError
 
     unused = {
-        "PAPER": recompute and paper,
+        "SUITE": recompute and paper,
         "--json": recompute and as_json,
         "--write": (recompute or as_json) and write,
     }
@@ -143,7 +147,10 @@ def score(
     ] = None,
     ensemble: Annotated[bool, typer.Option("--ensemble", help="also of the mean prediction of all seeds")] = False,
     part: Annotated[Literal["test", "val"], typer.Option(help="which examples")] = "test",
-    resamples: Annotated[int, typer.Option(metavar="N", min=100, help="with --against: draws of the bootstrap")] = 1000,
+    resamples: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=100, help="with --against: draws of the bootstrap; default: 1000"),
+    ] = None,
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
@@ -152,15 +159,18 @@ def score(
     With an option: from its stored predictions, per seed and their mean. Without one: from the saved weights of its
     best seed. Exit 1 if the numbers are not those of the record.
     """
+    from gt_bench.config.option_text import OptionError
+
     grid = every_cell()
+    if resamples is not None and against is None:
+        raise OptionError("is for --against", place="--resamples", value=resamples, remedy="add --against CELL")
     if against is not None:
         from gt_bench.analysis import paired_examples
-        from gt_bench.config.option_text import OptionError
 
         if by or ensemble:
             problem = f"cannot be combined with --{'by' if by else 'ensemble'}"
             raise OptionError(problem, place="--against", value=against, remedy="remove one")
-        paired_examples.show((cell, against), grid, metric or [], part, resamples, as_json, records)
+        paired_examples.show((cell, against), grid, metric or [], part, resamples or 1000, as_json, records)
         return
     if metric or by or ensemble or as_json or part != "test" or "@" in cell:
         from gt_bench.analysis.score import show

@@ -277,5 +277,6 @@ def every_cell() -> "Grid":
 
 
 def listed(values: list[str] | None) -> list[str]:
-    """Return names that are repeated or separated by commas."""
-    return [name.strip() for value in values or () for name in value.split(",") if name.strip()]
+    """Return names that are repeated or separated by commas, each once."""
+    names = [name.strip() for value in values or () for name in value.split(",") if name.strip()]
+    return list(dict.fromkeys(names))

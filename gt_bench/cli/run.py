@@ -33,7 +33,10 @@ WHICH = (
 def train(
     names: Annotated[list[str], typer.Argument(metavar="SUITE|CELL", help="suites and cells (SUITE/DATASET/ROW)")],
     jobs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="cells that train at once; above 1, free cores compute their seeds")
+        int,
+        typer.Option(
+            metavar="N", min=1, help="cells that train at once; above 1, free cores run further seeds of them"
+        ),
     ] = 1,
     predictions: Annotated[
         bool,
@@ -86,7 +89,8 @@ def try_(
     ],
     *,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a dotted key of a recipe: optimizer.lr=0.01")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="a dotted key of a recipe: optimizer.lr=0.01; may be repeated"),
     ] = None,
     seeds: Annotated[
         str | None, typer.Option(metavar="SEEDS", help="0-9, or 0,2,5; otherwise the default seeds")
@@ -103,7 +107,7 @@ def try_(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUES",
-            help="with --search: model.hidden=16,32,64, model.layers=1..4, optimizer.lr=1e-4..1e-2:log",
+            help="with --search: model.hidden=16,32,64, model.layers=1..4, model.scale=0.01..1:log",
         ),
     ] = None,
     search_options: SearchOptions,
@@ -114,8 +118,12 @@ def try_(
         ),
     ] = False,
     members: Annotated[
-        int, typer.Option(metavar="N", help="trials that are trained with all seeds as candidates of the ensemble")
-    ] = 5,
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="with --ensemble: trials that are trained with all seeds as its candidates; default: 5",
+        ),
+    ] = None,
     data_options: UserDataOptions,
     save: Annotated[
         str | None, typer.Option(metavar="SUITE", help="write the recipe that was used to suites/SUITE/recipes/")
@@ -143,8 +151,12 @@ def try_(
 
     method, data = search_options.method(), data_options.stated()
     given = values_in("--set", set_ or (), "optimizer.lr=0.01")
+    if epochs is not None and "epochs" in given:
+        raise OptionError("--set gives epochs too", place="--epochs", value=epochs, remedy="leave one out")
     if epochs is not None:
         given["epochs"] = epochs
+    if members is not None and not ensemble:
+        raise OptionError("is for --ensemble", place="--members", value=members, remedy="add --ensemble")
     which = None if seeds is None else seeds_in(seeds)
     models, datasets = listed([model]), listed([dataset])
     pairs = len(models) * len(datasets)
@@ -182,7 +194,7 @@ def try_(
             space=dict(map(space_in, space or [])),
             data=data,
             method=method,
-            members=members if ensemble else None,
+            members=(5 if members is None else members) if ensemble else None,
         )
 
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
@@ -243,11 +255,16 @@ def sweep(
     ] = "slurm",
     at_most: Annotated[
         int | None,
-        typer.Option(metavar="N", help="jobs at once; slurm: 16; local: by cores and memory", show_default=False),
+        typer.Option(
+            metavar="N", help="jobs at once; default: 16 on slurm; local: by cores and memory", show_default=False
+        ),
     ] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted")] = False,
     measure: Annotated[
-        bool, typer.Option("--measure", help="with --dry-run: time steps of each cell here, seconds per cell")
+        bool,
+        typer.Option(
+            "--measure", help="with --dry-run: time a few steps of each cell here, which takes seconds per cell"
+        ),
     ] = False,
 ) -> None:
     """Submit all missing runs to a cluster and follow them (docs/cluster.md).
@@ -263,6 +280,8 @@ def sweep(
     from gt_bench.scheduling.slurm_sweep import AT_MOST
     from gt_bench.scheduling.slurm_sweep import sweep as submit
 
+    if measure and not dry:
+        raise OptionError("is for --dry-run", place="--measure", remedy="add --dry-run")
     if cluster not in ("slurm", "local"):
         raise OptionError("expected slurm or local", place="--cluster", value=cluster)
     if at_most is not None and at_most < 1:
@@ -335,7 +354,11 @@ def forecast(
         raise typer.Exit(1)
 
 
-def reproduce(suite: Annotated[str, typer.Argument(metavar="SUITE", help="`gt-bench list` has them")]) -> None:
+def reproduce(
+    suite: Annotated[
+        str, typer.Argument(metavar="SUITE", help="a paper or set of cells; `gt-bench suite list` shows them")
+    ],
+) -> None:
     """Run a suite with DVC, from download to leaderboard; the same as `make reproduce SUITE=...`."""
     from gt_bench.pipeline.reproduce import main
 

@@ -17,7 +17,7 @@ def list_cells(
 ) -> None:
     """List the cells of the grid: state, and how many of their seeds are in the store of this folder.
 
-    Shipped results are not in the store; `gt-bench board` shows them.
+    Records of `shipped` cells are not in the store; `gt-bench board` shows them.
     """
     from gt_bench.pipeline.cell_list import listing, show_listing
 
@@ -59,7 +59,7 @@ def board(
 ) -> None:
     """Show results of suites, datasets and cells, own and shipped, next to published numbers. Nothing is computed.
 
-    A stale row lists what has changed since. Exit 1 if a result or a record cannot be read.
+    The status of a stale row lists what has changed since its runs. Exit 1 if a result or a record cannot be read.
     """
     from gt_bench.config.option_text import OptionError
 

@@ -39,6 +39,8 @@ def values_in(option: str, texts: Sequence[str], example: str) -> Settings:
     values: Settings = {}
     for text in texts:
         key, value = key_and_text(option, text, example)
+        if key in values:
+            raise OptionError(f"{key} is given twice", place=option, value=text, remedy="leave one out")
         try:
             values[key] = parse_yaml(value)
         except RecipeError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gt_bench.leaderboard.columns import SHOWN, cells, shown_columns
-from gt_bench.leaderboard.row import Row
+from gt_bench.leaderboard.row import NoteKind, Row
 from gt_bench.leaderboard.words import reason_of, remarks_of
 from gt_bench.utils.format import print_text
 from gt_bench.utils.terminal import print_table
@@ -47,6 +47,10 @@ def print_rows(title: str, rows: Sequence[Row], notes: bool = True) -> None:
         print_text("mean !: the epoch was chosen on the test split")
     if any(row.published and row.published.flags for row in rows):
         print_text("published !: a remark on this number is among the notes")
+    averaged = {row.cell: note.values[1] for row in rows for note in row.notes if note.kind == NoteKind.AVERAGED}
+    for size in sorted(set(averaged.values())) if not notes else ():
+        of_size = ", ".join(cell for cell, each in averaged.items() if each == size)
+        print_text(f"runs: each is an average of {size} runs, as in the published number: {of_size}")
     remarks = dict.fromkeys(remark for row in rows for remark in remarks_of(row))
     reasons = dict.fromkeys(reason for row in rows for reason in reason_of(row))
     for remark in remarks if notes else reasons:

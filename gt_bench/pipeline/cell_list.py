@@ -10,7 +10,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.status import stored_seeds
 from gt_bench.store.record_checks import missing_records, stored_problem
 from gt_bench.store.run_store import Store, StoreError
-from gt_bench.store.shipped_files import read_result
+from gt_bench.store.shipped_files import file_of, read_result
 from gt_bench.utils.format import print_text
 
 
@@ -21,7 +21,7 @@ class Listed(TypedDict):
         cell: suite/dataset/row.
         settings: file of its settings.
         seeds: number of seeds in the store, of those in the recipe.
-        state: status of the result; `begun` or `not run` if there is none.
+        state: status of the result; if there is none, `begun`, `shipped` or `not run`.
     """
 
     cell: str
@@ -47,7 +47,8 @@ def listing(cells: Iterable[Cell], grid: Grid) -> tuple[list[Listed], list[str]]
                 )
             else:
                 runs, asked = stored_seeds(cell, grid)
-            state = result.status if result else "begun" if runs else "not run"
+            without = "begun" if runs else "shipped" if file_of(cell.cell).exists() else "not run"
+            state = result.status if result else without
             damaged = [problem for digest in runs for problem in stored_problem(store, digest)[:1]]
             seeds = f"{len(runs) - len(damaged)}/{asked}"
             damaged = [f"{cell.cell}: {problem}" for problem in damaged]

@@ -118,6 +118,8 @@ def show(board: Board, grid: Grid, notes: bool = False) -> None:
         print_rows(board.name, shown, notes)
         if verdicts := tally(board.rows, grid.run.verdict) if notes else _verdicts(board.rows):
             print_text(verdicts)
+    if shown and [cell.cell for cell in board.cells] == [board.name]:
+        print_text(f"reproduce: gt-bench work {board.name}")
     if board.published:
         print()
         _show_published(board.published)

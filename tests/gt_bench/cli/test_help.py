@@ -94,7 +94,9 @@ def test_every_help_ends_with_an_example_that_can_be_copied_and_parsed(monkeypat
     commands |= {f"suite {name}" for name in SUITE}
     assert commands == EXAMPLES.keys()
     for name, example in EXAMPLES.items():
-        assert f"Example: {example}" in CliRunner().invoke(app, [*name.split(), "--help"]).output
+        shown = CliRunner().invoke(app, [*name.split(), "--help"]).output
+        assert f"Example: {example}" in shown
+        assert "…" not in shown, "a word that is longer than its column is cut"
         words = shlex.split(example)[1:]
         assert words[: len(name.split())] == name.split()
         command = typer.main.get_command(app)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
+from gt_bench.config.option_text import OptionError
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import Gathered
 from gt_bench.leaderboard.export import COLUMNS
@@ -106,6 +107,44 @@ def test_a_board_names_cells_without_a_result_and_explains_marks(monkeypatch):
     short, full = (run("board", "edge-transformer", *notes).output for notes in ((), ("--notes",)))
     assert "--notes names them" in short
     assert "\npublished !: " in short
+    (averages,) = [line for line in short.splitlines() if "average of 10 runs" in line]
+    assert "edge-transformer/cornell/gin" in averages
+    assert "edge-transformer/cornell/gcn" not in averages
     missing = full.partition(" cells have no result:\n")[2].split()
     assert {*missing} <= {cell.cell for cell in load_grid().suite("edge-transformer")}
     assert missing
+
+
+def test_a_cell_with_shipped_records_and_no_run_is_listed_as_shipped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cells = {
+        cell["cell"]: cell["state"] for cell in json.loads(run("list", "hot", "embedded", "--json").output)["cells"]
+    }
+    assert cells["hot/chains/gcn"] == "shipped"
+    assert cells["embedded/chains/gcn"] == "not run"
+
+
+def test_the_board_of_a_cell_ends_with_the_command_that_computes_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("board", "hot/chains/gcn").output.splitlines()[-1].endswith("gt-bench work hot/chains/gcn")
+    assert "gt-bench work" not in run("board", "hot").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ("try gcn chains --epochs 3 --set epochs=5", "--epochs"),
+        ("try gcn chains --set epochs=3 --set epochs=5", "--set"),
+        ("try gcn chains --members 3", "--members"),
+        ("sweep hot --measure", "--measure"),
+        ("compare gcn gin --rope 0.1", "--rope"),
+        ("score hot/chains/gcn --resamples 200", "--resamples"),
+        ("match gcn cornell --parameters 10k --set model.hidden_dim=3", "--set"),
+        ("claims hot --recompute same_label", "SUITE"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(tmp_path, monkeypatch, arguments, place):
+    monkeypatch.chdir(tmp_path)
+    error = run(*arguments.split()).exception
+    assert isinstance(error, OptionError)
+    assert error.place == place
