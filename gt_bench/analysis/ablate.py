@@ -10,20 +10,21 @@ import io
 import json
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from gt_bench.analysis.paired_examples import example_error
+from gt_bench.analysis.paired_examples import compare_runs
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.option_text import OptionError
 from gt_bench.config.protocols import PROTOCOLS
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import tested_values, versions_of
-from gt_bench.papers.units import PERCENT, difference_text, metric_label, span_of
+from gt_bench.papers.units import PERCENT, difference_text, metric_label
 from gt_bench.records.run import RunRecord
-from gt_bench.stats.paired import EQUAL, FIRST, SECOND, TOO_FEW, ExampleError, Paired, paired
+from gt_bench.stats.paired import EQUAL, FIRST, SECOND, TOO_FEW, Paired, paired
 from gt_bench.store.run_store import Store
 from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.format import print_json, print_text
@@ -45,20 +46,24 @@ class Arm:
         source: own or shipped.
         protocol: what two cells of a pair must share besides their recipes.
         recipe: {dotted key: value}, with the defaults of the model's arguments.
-        values: {(seed, split): test metric}.
-        runs: {(seed, split): record}.
-        metric: name of the metric.
-        direction: "max" or "min".
+        records: its runs whose metric is defined.
     """
 
     cell: str
     source: str
     protocol: tuple[object, ...]
     recipe: Mapping[str, object]
-    values: Mapping[tuple[int, int], float]
-    runs: Mapping[tuple[int, int], RunRecord]
-    metric: str
-    direction: str
+    records: Sequence[RunRecord]
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+        return self.records[0].run.metric
+
+    @cached_property
+    def runs(self) -> Set[tuple[int, int]]:
+        """Seed and split of each run."""
+        return tested_values(self.records).keys()
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,7 @@ def _arm(cell: Cell, source: str, records: Sequence[RunRecord]) -> Arm:
     values = {key: value for key, value in flat(recipe) if value != {} and key != "split"}
     # an encoding without arguments is a value, too
     values |= {f"encodings.{name}": "present" for name in recipe.get("encodings") or ()}
-    runs = {(record.run.seed, record.run.split): record for record in records}
-    return Arm(cell.cell, source, protocol, values, tested_values(records), runs, run.metric, run.direction)
+    return Arm(cell.cell, source, protocol, values, records)
 
 
 def _is_of(key: str, factor: Sequence[str]) -> bool:
@@ -140,7 +144,7 @@ def _order(arm: Arm, factor: Sequence[str]) -> tuple[int, float, str]:
     return (1, float(number), "") if isinstance(number, bool | int | float) else (2, 0.0, text)
 
 
-def effects(arms: Sequence[Arm], factor: Sequence[str], rules: Rules | None = None, root: Path = ROOT) -> list[Effect]:
+def effects(arms: Sequence[Arm], factor: Sequence[str], rules: Rules, root: Path = ROOT) -> list[Effect]:
     """Compares all pairs that differ in the factor alone and have common seeds and splits."""
     store = Store()
     groups: dict[object, list[Arm]] = {}
@@ -152,15 +156,12 @@ def effects(arms: Sequence[Arm], factor: Sequence[str], rules: Rules | None = No
         group.sort(key=lambda arm: _order(arm, factor))
         for i, first in enumerate(group):
             for second in group[i + 1 :]:
-                common = sorted(first.values.keys() & second.values.keys())
                 before, after = value_of(first, factor), value_of(second, factor)
-                if common and before != after:
-                    old, new = ([side.values[run] for run in common] for side in (first, second))
-                    runs = [(second.runs[run], first.runs[run]) for run in common]
-                    error = example_error((second.cell, first.cell), runs, first.metric, store, root)
-                    examples = error if isinstance(error, ExampleError) else None
-                    effect = paired(new, old, first.direction, rules, examples, span_of(first.metric))
-                    pairs.append(Effect(first, second, before, after, effect))
+                if before == after:
+                    continue
+                cells, records = (second.cell, first.cell), (second.records, first.records)
+                if found := compare_runs(cells, records, rules, store, root):
+                    pairs.append(Effect(first, second, before, after, found[0]))
     return pairs
 
 
@@ -169,7 +170,7 @@ def factors(arms: Sequence[Arm]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for i, first in enumerate(arms):
         for second in arms[i + 1 :]:
-            if first.protocol != second.protocol or not first.values.keys() & second.values.keys():
+            if first.protocol != second.protocol or not first.runs & second.runs:
                 continue
             if len(keys := _differing(first, second)) == 1:
                 counts[keys[0]] += 1
@@ -208,7 +209,7 @@ def nothing_to_compare(arms: Sequence[Arm], factor: Sequence[str]) -> RecipeErro
     return RecipeError(problem, place=f"gt-bench ablate {name}", value=name)
 
 
-def summary(pairs: Sequence[Effect], rules: Rules | None = None) -> list[str]:
+def summary(pairs: Sequence[Effect], rules: Rules) -> list[str]:
     """Returns, for each change of the value, in how many pairs it helps, and the mean difference by metric."""
     from scipy.stats import binomtest
 

@@ -20,10 +20,12 @@ import numpy as np
 from gt_bench.analysis.score import check_metrics, loaded
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.collect import tested_values
 from gt_bench.papers.pair_counts import COUNT
-from gt_bench.papers.units import PERCENT, difference_text, metric_label, number_texts
+from gt_bench.papers.units import PERCENT, difference_text, metric_label, number_texts, span_of
 from gt_bench.records.run import RunRecord
-from gt_bench.stats.paired import ExampleError
+from gt_bench.stats.paired import FEWEST_PAIRS, TOO_FEW, ExampleError, Paired, paired
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, shipped_file
 from gt_bench.store.run_store import Store
 from gt_bench.store.shipped_files import ROOT, file_of
@@ -183,6 +185,38 @@ def _draws(pairs: Sequence[SeedPair], metric: str, resamples: int) -> np.ndarray
             rows = common if common is not None else _drawn(rng, of, len(pair.rows))
             draws[draw] += _difference(pair, metric, rows, losses) / len(pairs)
     return draws
+
+
+def compare_runs(
+    cells: tuple[str, str], records: tuple[Sequence[RunRecord], Sequence[RunRecord]], rules: Rules, store: Store,
+    root: Path = ROOT,
+) -> tuple[Paired, str] | None:  # fmt: skip
+    """Compares the runs of two cells over their common seeds and splits.
+
+    Args:
+        cells: names of the cells.
+        records: of each cell, with one metric.
+        rules: settings of the tests.
+        store: the run store.
+        root: folder of shipped records.
+
+    Returns:
+        The comparison, and why the uncertainty of the test examples is unknown (empty if it is known). None without a
+        common seed and split.
+    """
+    first, second = (tested_values(side) for side in records)
+    common = sorted(first.keys() & second.keys())
+    if not common:
+        return None
+    one, other = ({(record.run.seed, record.run.split): record for record in side} for side in records)
+    run = one[common[0]].run
+    examples: ExampleError | str = TOO_FEW  # a difference of fewer pairs is not judged
+    if len(common) >= FEWEST_PAIRS:
+        examples = example_error(cells, [(one[key], other[key]) for key in common], run.metric, store, root)
+    known = examples if isinstance(examples, ExampleError) else None
+    values = [first[key] for key in common], [second[key] for key in common]
+    found = paired(*values, run.direction, rules, known, span_of(run.metric))
+    return found, "" if isinstance(examples, ExampleError) else examples
 
 
 def example_error(

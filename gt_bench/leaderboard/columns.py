@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.words import claim_of, expected_of, remarks_of, status_of, verdict_of
-from gt_bench.papers.units import Unit, difference_text, mean_and_std, number_text
+from gt_bench.papers.units import Unit, arrow, difference_text, mean_and_std, number_text
 from gt_bench.stats.welch import MOST_SEEDS
 from gt_bench.utils.format import markdown_line, markdown_text
 
@@ -50,7 +50,7 @@ def metric_of(row: Row) -> str:
         return "–"
     deviations = " / σ²" if row.metric == "mse" else " / σ"  # of the targets
     unit = {Unit.PERCENT: " %", Unit.DEVIATIONS: deviations}.get(row.unit, "")
-    return f"{row.metric} {'↑' if row.direction == 'max' else '↓'}{unit}"
+    return f"{row.metric} {arrow(row.direction)}{unit}"
 
 
 def shown_columns(rows: Sequence[Row]) -> list[int]:

@@ -112,6 +112,11 @@ class Published:
         return self.mean
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """Problems of the experiment, and the comment."""
+        return (*self.flags, self.note) if self.note else self.flags
+
+    @property
     def measured(self) -> bool:
         """Whether it is a cost on the authors' machine, which is shown next to ours without a verdict."""
         return self.metric in MEASURED

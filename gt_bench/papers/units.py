@@ -38,6 +38,11 @@ def half_up(value: float, decimals: int) -> float:
     return float(exact.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)) if exact.is_finite() else value
 
 
+def arrow(direction: str | None) -> str:
+    """Returns the arrow of a metric: whether larger ("max") or smaller is better."""
+    return "↑" if direction == "max" else "↓"
+
+
 def metric_label(metric: str) -> str:
     """Returns the name of a metric with its unit: `accuracy %`."""
     return f"{metric} %" if metric in PERCENT else metric

@@ -1,17 +1,16 @@
 """Attempts at a cell, and what changed between two of them: recipe, code and result."""
 
 import json
-import math
 import statistics
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from gt_bench.config.components import modules_of_run
 from gt_bench.config.grid import Cell
 from gt_bench.data.registry import get_spec
-from gt_bench.leaderboard.collect import summarise
+from gt_bench.leaderboard.collect import summarise, tested_values
 from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.leaderboard.export import to_columns
 from gt_bench.papers.units import mean_and_std
@@ -150,9 +149,8 @@ def chosen(attempts: Sequence[Attempt], number: int) -> Attempt:
 
 def changes(before: Attempt, after: Attempt) -> list[str]:
     """Return what differs between two attempts, one line each: recipe, other inputs, versions, code, machine."""
-    lines = [
-        f"recipe  {key}: {old} -> {new}" for key, old, new in recipe_changes(before.result.recipe, after.result.recipe)
-    ]
+    recipes = recipe_changes(before.result.recipe, after.result.recipe)
+    lines = [f"recipe  {key}: {old} -> {new}" for key, old, new in recipes]
     if before.result.reduced != after.result.reduced:
         cuts = (", ".join(map(str, attempt.result.reduced)) or "nothing" for attempt in (before, after))
         lines.append(f"cut     {' -> '.join(cuts)}")
@@ -160,15 +158,13 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
         old, new = ({getattr(r.run.digests, what) or "none" for r in attempt.records} for attempt in (before, after))
         if old != new:
             lines.append(f"{what:<7} {_digests(old)} -> {_digests(new)}")
-    lines += [f"version {component}: {then} -> {now}" for component, then, now in _version_changes(before, after)]
+    versions = (_by_key(record.run.versions for record in attempt.records) for attempt in (before, after))
+    lines += [f"version {component}: {old} -> {new}" for component, old, new in _differing(*versions, "none")]
     if len({r.measured.code for attempt in (before, after) for r in attempt.records}) > 1:
         lines += code_changes(before, after)
-    was, now = (_environment(attempt.records) for attempt in (before, after))
-    return lines + [
-        f"machine {key}: {was.get(key)} -> {now.get(key)}"
-        for key in sorted(was.keys() | now.keys())
-        if was.get(key) != now.get(key)
-    ]
+    machines = (_by_key(r.measured.environment.to_disk() for r in attempt.records) for attempt in (before, after))
+    differing = sorted(_differing(*machines, "None"))
+    return lines + [f"machine {key}: {old} -> {new}" for key, old, new in differing if key != "commit"]
 
 
 def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[tuple[str, str, str]]:
@@ -177,12 +173,22 @@ def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) ->
         {key: str(value) for key, value in flat(recipe) if key.split(".")[0] not in ("origin", "published")}
         for recipe in (before, after)
     )
-    keys = [*old, *(key for key in new if key not in old)]
-    return [
-        (key, old.get(key, ABSENT), new.get(key, ABSENT))
-        for key in keys
-        if old.get(key, ABSENT) != new.get(key, ABSENT)
-    ]
+    return _differing(old, new, ABSENT)
+
+
+def _differing(old: Mapping[str, str], new: Mapping[str, str], absent: str) -> list[tuple[str, str, str]]:
+    """Return (key, old value, new value) of each value that differs; `absent` where there is none."""
+    values = [(key, old.get(key, absent), new.get(key, absent)) for key in dict.fromkeys([*old, *new])]
+    return [(key, then, now) for key, then, now in values if then != now]
+
+
+def _by_key(runs: Iterable[Mapping[str, object]]) -> dict[str, str]:
+    """Return the values of runs by key as text; several values if runs differ."""
+    texts: dict[str, set[str]] = {}
+    for run in runs:
+        for key, value in run.items():
+            texts.setdefault(key, set()).add(value if isinstance(value, str) else json.dumps(value, sort_keys=True))
+    return {key: ", ".join(sorted(values)) for key, values in texts.items()}
 
 
 def code_changes(before: Attempt, after: Attempt) -> list[str]:
@@ -200,16 +206,11 @@ def code_changes(before: Attempt, after: Attempt) -> list[str]:
     files = [path for stem in paths for path in (f"{stem}.py", f"{stem}/__init__.py")]
     stat = subprocess.run(
         ["git", "diff", "--stat", "--end-of-options", *commits, "--", *files],
-        cwd=ROOT,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    return lines + (
-        [f"       {line}" for line in stat.stdout.splitlines()]
-        if stat.returncode == 0
-        else [f"        {stat.stderr.strip()}"]
-    )
+        cwd=ROOT, capture_output=True, encoding="utf-8", check=False,
+    )  # fmt: skip
+    if stat.returncode:
+        return [*lines, f"        {stat.stderr.strip()}"]
+    return lines + [f"       {line}" for line in stat.stdout.splitlines()]
 
 
 def number_lines(before: Attempt, after: Attempt) -> list[str]:
@@ -218,49 +219,17 @@ def number_lines(before: Attempt, after: Attempt) -> list[str]:
         f"{attempt.name}: {attempt.shown['mean ± std']} {attempt.shown['metric']}, {attempt.shown['runs']} runs"
         for attempt in (before, after)
     ]
-    old, new = (_tested(attempt.records) for attempt in (before, after))
-    both = [seed for seed in old if seed in new]
+    old, new = (tested_values(attempt.records) for attempt in (before, after))
+    both = [run for run in old if run in new]
     if both:
         percent = summarise(after.result, after.records).percent
-        differences = [new[seed] - old[seed] for seed in both]
+        differences = [new[run] - old[run] for run in both]
         mean, std = statistics.fmean(differences), statistics.pstdev(differences) if len(both) > 1 else None
         lines.append(
             f"difference over {len(both)} common seeds: {'+' if mean > 0 else ''}{mean_and_std(mean, std, percent)}"
             + ("" if std is None else " (standard deviation)")
         )
     return lines
-
-
-def _version_changes(before: Attempt, after: Attempt) -> list[tuple[str, str, str]]:
-    """Return (component, versions before, versions now) of those that differ."""
-    old, new = ([r.run.versions for r in attempt.records] for attempt in (before, after))
-    components = dict.fromkeys(component for versions in (*old, *new) for component in versions)
-    shown = [
-        (
-            component,
-            *(", ".join(sorted({str(versions.get(component, "none")) for versions in side})) for side in (old, new)),
-        )
-        for component in components
-    ]
-    return [(component, then, now) for component, then, now in shown if then != now]
-
-
-def _tested(records: Sequence[RunRecord]) -> dict[int, float]:
-    """Return seed -> test value of the runs that have one."""
-    runs = [record.run for record in records]
-    return {run.seed: run.test for run in runs if run.test is not None and math.isfinite(run.test)}
-
-
-def _environment(records: Sequence[RunRecord]) -> dict[str, str]:
-    """Return machine and packages as text; several values if runs differ."""
-    values_of: dict[str, set[str]] = {}
-    for record in records:
-        for key, value in record.measured.environment.to_disk().items():
-            if key != "commit":
-                values_of.setdefault(key, set()).add(
-                    value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-                )
-    return {key: ", ".join(sorted(values)) for key, values in values_of.items()}
 
 
 def _digests(digests: set[str]) -> str:

@@ -15,6 +15,7 @@ from gt_bench.leaderboard.references import references_of
 from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.rows import absent
 from gt_bench.papers.published import Published, everything
+from gt_bench.papers.units import arrow
 from gt_bench.records.state import CellStatus
 from gt_bench.utils.format import print_text
 from gt_bench.utils.terminal import print_table
@@ -91,7 +92,12 @@ def board(name: str, grid: Grid, gather: Callable[[Grid], Gathered]) -> Board:
     gathered = gather(grid.model_copy(update={"cells": whole}))
     wanted = {cell.cell for cell in cells}
     rows, others = (
-        [row for row in part if row.cell in wanted and (not published or name in _datasets(row))]
+        [
+            row
+            for row in part
+            if row.cell in wanted
+            and (not published or name == row.dataset or (row.published and name == row.published.dataset))
+        ]
         for part in (gathered.rows, gathered.others)
     )
     stored = {row.cell for row in rows}
@@ -99,11 +105,6 @@ def board(name: str, grid: Grid, gather: Callable[[Grid], Gathered]) -> Board:
     rows += [absent(cell, CellStatus.NOT_RUN, None, references_of(cell)) for cell in missing]
     run = {row.published.place for row in rows if row.published and row.summary.mean is not None}
     return Board(name, cells, rows, others, [n for n in published if n.place not in run], gathered.problems)
-
-
-def _datasets(row: Row) -> set[str]:
-    """Return the dataset of a row, and that of its published number."""
-    return {row.dataset, *([row.published.dataset] if row.published else [])}
 
 
 def show(board: Board, grid: Grid, notes: bool = False) -> None:
@@ -125,7 +126,9 @@ def show(board: Board, grid: Grid, notes: bool = False) -> None:
         _show_published(board.published)
     without = [row.cell for row in board.rows if row.state.absent]
     if len(without) == len(board.cells) > 0:
-        print_text(f"{board.name}: no results yet; compute them: gt-bench work {_words(board.cells, board.name)}")
+        is_name = "/" in board.name or board.name in grid.suites
+        names = board.name if is_name else " ".join(cell.cell for cell in board.cells)
+        print_text(f"{board.name}: no results yet; compute them: gt-bench work {names}")
     elif without:
         print_text(
             f"{len(without)} of {len(board.cells)} cells have no result{':' if notes else ': --notes names them'}"
@@ -147,11 +150,6 @@ def write(board: Board, folder: Path, grid: Grid) -> list[Path]:
     return write_reports(board.name, board.rows, folder, grid.run.verdict)
 
 
-def _words(cells: Sequence[Cell], name: str) -> str:
-    """Return the arguments of a command that names these cells."""
-    return name if "/" in name or any(cell.suite == name for cell in cells) else " ".join(cell.cell for cell in cells)
-
-
 def _verdicts(rows: Iterable[Row]) -> str:
     """Return the number of complete verdicts of each kind; empty if there are none."""
     words: Counter[str] = Counter()
@@ -168,7 +166,7 @@ def _show_published(numbers: Sequence[Published]) -> None:
     lines = [
         (
             f"{number.paper}: {number.method}",
-            f"{number.metric} {'↑' if number.direction == 'max' else '↓'}{' %' if number.unit == 'percent' else ''}",
+            f"{number.metric} {arrow(number.direction)}{' %' if number.unit == 'percent' else ''}",
             number.printed,
             f"{number.table}{'' if number.split == 'test' else f', {number.split} split'}",
         )

@@ -6,22 +6,21 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gt_bench.analysis.paired_examples import example_error
+from gt_bench.analysis.paired_examples import compare_runs
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
 from gt_bench.data.custom.metric import is_custom
-from gt_bench.leaderboard.collect import OWN, Gathered, collect, summarise, tested_values
+from gt_bench.leaderboard.collect import OWN, Gathered, collect, summarise
 from gt_bench.leaderboard.export import to_columns
 from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.words import status_of
-from gt_bench.papers.units import difference_text, mean_and_std, span_of
+from gt_bench.papers.units import difference_text, mean_and_std
 from gt_bench.records.cell import CellResult
-from gt_bench.records.run import RunRecord
 from gt_bench.reports.paper_table import tex_text
 from gt_bench.reports.show_paired_runs import verdict_of
 from gt_bench.reports.tuned_columns import HEADS, TunedColumns
 from gt_bench.reports.tuned_columns import show as show_columns
-from gt_bench.stats.paired import FIRST, SECOND, ExampleError, Paired, paired
+from gt_bench.stats.paired import FIRST, SECOND
 from gt_bench.store.attempts import records_of
 from gt_bench.store.run_store import Store
 from gt_bench.store.shipped_files import ROOT
@@ -133,11 +132,7 @@ class Comparison:
         return [_texts(row) for row in self.compared]
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Return the rows as a DataFrame, in raw units (a percentage is a fraction), best first.
-
-        Raises:
-            ModuleNotFoundError: pandas is not installed.
-        """
+        """Return the rows as a DataFrame, in raw units (a percentage is a fraction), best first."""
         import pandas
 
         return pandas.DataFrame(self.rows)
@@ -150,18 +145,8 @@ class Comparison:
         heads = ("model", "from", metric, "runs", "difference [95 %]", "this run against it")
         lines = [heads, *([texts[place] for place in places] for texts in self.texts())]
         body = [" & ".join(map(tex_text, line)) + r" \\" for line in lines]
-        return "\n".join(
-            [
-                r"\begin{tabular}{llrrrl}",
-                r"\toprule",
-                body[0],
-                r"\midrule",
-                *body[1:],
-                r"\bottomrule",
-                r"\end{tabular}",
-                "",
-            ]
-        )
+        rows = [r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule"]
+        return "\n".join([r"\begin{tabular}{llrrrl}", *rows, r"\end{tabular}", ""])
 
     def __str__(self) -> str:
         texts = self.texts()
@@ -236,42 +221,23 @@ def comparison(
             targets = theirs[0].run.recipe.get("targets") if theirs else None
             other = Compared(row, f"{row.suite}, {row.source or OWN}", targets)
             if other.measure == ours.measure:
-                pairs = _against((cell.cell, here), (row.cell, theirs), grid, runs, records)
-                if isinstance(pairs, Paired):
+                data = [{record.run.digests.data for record in side} for side in (here, theirs)]
+                if here and theirs and data[0] != data[1]:
+                    other = replace(other, against=OTHER_DATA)
+                elif found := compare_runs((cell.cell, row.cell), (here, theirs), grid.run.verdict, runs, records):
+                    pairs = found[0]
                     word = {FIRST: "better", SECOND: "worse"}.get(pairs.word) or verdict_of(pairs)
                     other = replace(
                         other, against=word, against_difference=pairs.difference, against_interval=pairs.interval
                     )
                 else:
-                    other = replace(other, against=pairs)
+                    other = replace(other, against="no seed in common")
             rows.append(other)
             seen.add(runs_of_row)
     sign = -1 if result.direction == "max" else 1
     # rows with another unit are below those that are compared
     rows.sort(key=lambda row: (row.measure != ours.measure, row.mean is None, sign * (row.mean or 0.0)))
     return Comparison(cell.dataset, rows, recipe)
-
-
-def _against(
-    ours: tuple[str, Sequence[RunRecord]], others: tuple[str, Sequence[RunRecord]], grid: Grid, store: Store, root: Path
-) -> Paired | str:
-    """Compare the runs of two cells over their common seeds and splits, or return why they cannot be compared."""
-    data = [{record.run.digests.data for record in side} for _, side in (ours, others)]
-    if ours[1] and others[1] and data[0] != data[1]:
-        return OTHER_DATA
-    values = [tested_values(side) for _, side in (ours, others)]
-    common = sorted(values[0].keys() & values[1].keys())
-    if not common:
-        return "no seed in common"
-    runs = [{(run.seed, run.split): record for record in side if (run := record.run)} for _, side in (ours, others)]
-    run = ours[1][0].run
-    pairs = [(runs[0][one], runs[1][one]) for one in common]
-    examples = example_error((ours[0], others[0]), pairs, run.metric, store, root)
-    first, second = ([side[one] for one in common] for side in values)
-    return paired(
-        first, second, run.direction, grid.run.verdict,
-        examples if isinstance(examples, ExampleError) else None, span_of(run.metric),
-    )  # fmt: skip
 
 
 def _metric(row: Compared) -> str:

@@ -12,24 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gt_bench.analysis.paired_examples import example_error
+from gt_bench.analysis.paired_examples import compare_runs
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version, tested_values
-from gt_bench.papers.units import span_of
 from gt_bench.reports.attempt_history import chosen, history
 from gt_bench.stats import ranking
-from gt_bench.stats.paired import (
-    FEWEST_PAIRS,
-    TOO_FEW,
-    ExampleError,
-    Paired,
-    Ranks,
-    bayesian,
-    paired,
-    ranks,
-)
+from gt_bench.stats.paired import TOO_FEW, Paired, Ranks, bayesian, ranks
 from gt_bench.store.run_store import Store
 from gt_bench.store.shipped_files import ROOT
 
@@ -198,33 +188,24 @@ def compare(
                 why.append(f"{dataset}: {a.name} and {b.name} have {OTHER_DATA}; train the older one again")
                 continue
             b = b._replace(remark=f"{a.name} and {b.name} have {OTHER_DATA}: the difference is not of the model alone")
-        common = sorted(a.values.keys() & b.values.keys())
-        if not common:
+        cells = a.version.result.cell, b.version.result.cell
+        found = compare_runs(cells, (a.version.records, b.version.records), rules, Store(), root)
+        if found is None:
             why.append(f"{dataset}: no seed and split in common: {_runs(a)} of {a.name}, {_runs(b)} of {b.name}")
             continue
-        metric, direction = a.version.result.metric or "", a.version.result.direction or ""
-        values = [a.values[run] for run in common], [b.values[run] for run in common]
-        left_out = len(a.values.keys() ^ b.values.keys())
-        # a difference of fewer pairs is not judged
-        examples = _example_error(a, b, common, metric, root) if len(common) >= FEWEST_PAIRS else TOO_FEW
-        known = examples if isinstance(examples, ExampleError) else None
-        result = paired(*values, direction, rules, known, span_of(metric))
+        result, without_examples = found
+        bayes = None
         # without a spread, the t-test is certain of any difference
-        decides = result.word != TOO_FEW and result.effect is not None
-        bayes = bayesian(*values, direction, rope) if rope is not None and decides else None
-        compared.append(PairedRuns(dataset, metric, a, b, result, "" if known else str(examples), left_out, bayes))
+        if rope is not None and result.word != TOO_FEW and result.effect is not None:
+            common = a.values.keys() & b.values.keys()
+            values = ([side.values[run] for run in sorted(common)] for side in (a, b))
+            bayes = bayesian(*values, a.version.result.direction or "", rope)
+        left_out = len(a.values.keys() ^ b.values.keys())
+        metric = a.version.result.metric or ""
+        compared.append(PairedRuns(dataset, metric, a, b, result, without_examples, left_out, bayes))
     return compared, why + [
         f"{dataset}: only {second[dataset][0].name} has runs" for dataset in second if dataset not in first
     ]
-
-
-def _example_error(a: Side, b: Side, common: Sequence[SeedSplit], metric: str, root: Path) -> ExampleError | str:
-    """Return the standard error of the mean difference by the test examples, or why it is unknown."""
-    runs = [
-        {(run.seed, run.split): record for record in side.version.records if (run := record.run)} for side in (a, b)
-    ]
-    cells = a.version.result.cell, b.version.result.cell
-    return example_error(cells, [(runs[0][run], runs[1][run]) for run in common], metric, Store(), root)
 
 
 def _measure(side: Side) -> str:

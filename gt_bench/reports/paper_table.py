@@ -17,7 +17,7 @@ from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.words import status_of
 from gt_bench.papers.published import Published
 from gt_bench.papers.table_layout import Column, Layout
-from gt_bench.papers.units import half_up
+from gt_bench.papers.units import arrow, half_up
 from gt_bench.stats.verdict import VerdictWord
 from gt_bench.utils.format import csv_text, terminal_text
 from gt_bench.utils.redact import printable
@@ -110,10 +110,9 @@ def paper_table(layout: Layout, rows: Sequence[Row]) -> PaperTable:
     for method in layout.methods:
         for column in layout.columns:
             if printed := layout.printed.get((method, column)):
-                for text in (*printed.flags, *([printed.note] if printed.note else [])):
-                    letters.setdefault(text, _letter(len(letters)))
-                if text := ",".join(letters[t] for t in (*printed.flags, *([printed.note] if printed.note else []))):
-                    marks[method, column] = text
+                mark = ",".join(letters.setdefault(text, _letter(len(letters))) for text in printed.remarks)
+                if mark:
+                    marks[method, column] = mark
     return PaperTable(layout, ours, tuple(letters), marks)
 
 
@@ -141,16 +140,14 @@ def name_of(row: Row) -> str:
 def heading(column: Column, layout: Layout) -> list[str]:
     """Returns the lines of a column's head: the dataset, and metric and split if the table has several."""
     direction = next(p.direction for (_, c), p in layout.printed.items() if c == column)
-    arrow = "↑" if direction == "max" else "↓"
-    metric = [f"{column.metric} {arrow}"] if layout.varies("metric") else []
+    metric = [f"{column.metric} {arrow(direction)}"] if layout.varies("metric") else []
     return [column.dataset, *metric, *([column.split] if layout.varies("split") else [])]
 
 
 def caption(layout: Layout) -> str:
     """Returns paper and table, with the metric and split that all columns share."""
     first = next(iter(layout.printed.values()))
-    arrow = "↑" if first.direction == "max" else "↓"
-    shared = [f"{first.metric} {arrow}"] if not layout.varies("metric") else []
+    shared = [f"{first.metric} {arrow(first.direction)}"] if not layout.varies("metric") else []
     shared += [f"{first.split} split"] if not layout.varies("split") and first.split != "test" else []
     units = {p.unit for p in layout.printed.values()}
     shared += ["%"] if units == {"percent"} else []
@@ -355,14 +352,10 @@ def entries(table: PaperTable) -> Iterator[dict[str, object]]:
             if printed is None:
                 continue
             theirs = {
-                "paper": printed.paper,
-                "table": printed.table,
-                "method": method,
-                **column._asdict(),
-                "printed": printed.printed,
-            }
-            theirs |= {"published_mean": printed.mean, "published_std": printed.std, "published_runs": printed.runs}
-            theirs |= {"notes": "; ".join((*printed.flags, *([printed.note] if printed.note else [])))}
+                "paper": printed.paper, "table": printed.table, "method": method, **column._asdict(),
+                "printed": printed.printed, "published_mean": printed.mean, "published_std": printed.std,
+                "published_runs": printed.runs, "notes": "; ".join(printed.remarks),
+            }  # fmt: skip
             keys = [key for key in CSV_COLUMNS if key not in theirs]
             rows: Sequence[Row | None] = table.ours.get((method, column)) or [None]
             for row in rows:

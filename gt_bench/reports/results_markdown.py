@@ -28,6 +28,7 @@ from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, NOT_JUDGED, PaperTable, kind_of, paper_table, run_part, to_markdown
 from gt_bench.store import uncommitted
 from gt_bench.store.shipped_files import ROOT
+from gt_bench.utils.format import markdown_line
 from gt_bench.utils.paths import suite_folders
 
 JUDGED = (
@@ -127,16 +128,15 @@ def _differences(root: Path) -> list[str]:
 
 def _papers(lines: Sequence[PaperLine]) -> list[str]:
     """Returns the table of papers: their own numbers by complete verdict."""
-    kinds = [kind for kind in KINDS if kind.word != NOT_JUDGED]
-    head = ["paper", "numbers", "complete", *(kind.word for kind in kinds), "provisional", "worse side", "p"]
-    table = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
+    words = [kind.word for kind in KINDS if kind.word != NOT_JUDGED]
+    head = ["paper", "numbers", "complete", *words, "provisional", "worse side", "p"]
+    table = [markdown_line(head), f"| --- |{' ---: |' * (len(head) - 1)}"]
     for line in lines:
-        counts = {kind["word"]: kind["count"] for kind in line["kinds"]}
-        judged = [counts[kind.word] for kind in kinds]
+        judged = [kind["count"] for kind in line["kinds"] if kind["word"] in words]
         values = [
             line["label"], line["numbers"], line["complete"], *judged, line["provisional"], line["worse"], line["p"]
         ]  # fmt: skip
-        table.append(f"| {' | '.join(map(str, values))} |")
+        table.append(markdown_line(map(str, values)))
     totals = {key: sum(line[key] for line in lines) for key in ("numbers", "complete", "provisional")}
     return [
         *table,
@@ -161,11 +161,9 @@ def _several(lines: Sequence[PaperLine], rows: Sequence[Row]) -> list[str]:
 
 def _counts(tables: Sequence[PaperTable]) -> list[str]:
     """Returns a line per paper: its numbers, how many were run, and their verdicts."""
-    lines = [
-        f"| paper | numbers published | run | {' | '.join(kind.word for kind in KINDS[:-1])} | not judged | "
-        "provisional |",
-        f"| --- |{' ---: |' * (3 + len(KINDS))}",
-    ]
+    words = [kind.word for kind in KINDS[:-1]]
+    head = ["paper", "numbers published", "run", *words, "not judged", "provisional"]
+    lines = [markdown_line(head), f"| --- |{' ---: |' * (len(head) - 1)}"]
     for paper in dict.fromkeys(table.layout.paper for table in tables):
         mine = [table for table in tables if table.layout.paper == paper]
         run = [
@@ -182,18 +180,18 @@ def _counts(tables: Sequence[PaperTable]) -> list[str]:
             *(kinds[kind.word] for kind in KINDS),
             sum(row.provisional for row in run),
         ]
-        lines.append(f"| {paper} | {' | '.join(map(str, counts))} |")
+        lines.append(markdown_line([paper, *map(str, counts)]))
     return [*lines, "", "A number counts as run once; if several recipes are compared with it, each has a verdict."]
 
 
 def _judged(rows: Sequence[Row]) -> list[str]:
     """Returns the rows that have a verdict, with its basis."""
     places = [SHOWN.index(name) for name in JUDGED]
-    lines = [f"| {' | '.join(JUDGED)} |", f"|{' --- |' * len(JUDGED)}"]
+    lines = [markdown_line(JUDGED), f"|{' --- |' * len(JUDGED)}"]
     for row in rows:
         if row.interval is not None:
             texts = cells(row)
-            lines.append(f"| {' | '.join(texts[place].replace('|', chr(92) + '|') for place in places)} |")
+            lines.append(markdown_line(texts[place] for place in places))
     return [
         *lines,
         "",

@@ -8,7 +8,7 @@ from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import Gathered
-from gt_bench.papers.units import PERCENT, difference_text, number_texts
+from gt_bench.papers.units import PERCENT, arrow, difference_text, number_texts
 from gt_bench.reports.paired_runs import PairedRuns, Side, compare, mean_of, mean_ranks, means_of, sides
 from gt_bench.stats import ranking
 from gt_bench.stats.paired import EQUAL, FEWEST_PAIRS, FIRST, SECOND, TOO_FEW, Paired, bayesian_over_datasets
@@ -182,10 +182,9 @@ def _texts(pair: PairedRuns, bayes: bool) -> list[str]:
     percent, paired = pair.metric in PERCENT, pair.found
     common = pair.first.values.keys() & pair.second.values.keys()
     means = number_texts([mean_of(pair.first, common), mean_of(pair.second, common)], percent)
-    arrow = "↑" if pair.first.version.result.direction == "max" else "↓"
     texts = [
         pair.dataset,
-        f"{pair.metric} {arrow}{' %' if percent else ''}",
+        f"{pair.metric} {arrow(pair.first.version.result.direction)}{' %' if percent else ''}",
         *means,
         difference_text(paired.difference, paired.interval, percent),
         "–" if paired.effect is None else f"{paired.effect:.2f}",

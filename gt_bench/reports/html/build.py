@@ -14,24 +14,25 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from gt_bench.claims.evaluate import ClaimVerdict, Evaluation, evaluate_claim, load_claims, needs_data
+from gt_bench.claims.evaluate import Claim, ClaimVerdict, Evaluation, evaluate_claim, load_claims, needs_data
 from gt_bench.config.cell_recipe import recipes_of
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.suite import load_suite
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.collect import Gathered
-from gt_bench.leaderboard.coverage import added, coverage, spent
+from gt_bench.leaderboard.collect import SHIPPED, Gathered
+from gt_bench.leaderboard.coverage import added, coverage, seconds_by_device, spent
 from gt_bench.leaderboard.export import explanation, tally
 from gt_bench.leaderboard.row import Row
 from gt_bench.papers.results_file import paper_titles
+from gt_bench.papers.table_layout import layouts
 from gt_bench.reports import over_datasets, suite_comparison
 from gt_bench.reports.html import cell_details, content, custom_plots, overview, plot_data, progress
 from gt_bench.reports.html.critical_diagram import draw
 from gt_bench.reports.html.custom_plots import CustomPlot
 from gt_bench.reports.html.progress import NO_COSTS, Costs
 from gt_bench.reports.paper_summary import PaperSummary, every_in_short
-from gt_bench.reports.paper_table import KINDS, PaperTable
+from gt_bench.reports.paper_table import KINDS, PaperTable, paper_table
 from gt_bench.store import uncommitted
 from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.errors import UserError
@@ -55,14 +56,17 @@ def page_html(
     """Returns the page as one document that contains its scripts, styles and data."""
     present = {row.cell for row in held.rows}
     absent = [cell for cell in grid.cells.values() if cell.cell not in present]
-    tables = content.tables(held.rows)
+    tables = [paper_table(layout, held.rows) for layout in layouts()]
     recipes = recipes_of(grid.cells.values())
     claims = _claims(held.rows, grid.run.verdict)
-    covered = coverage(grid, held.rows, content.seconds(held), recipes)
+    runs = content.records(held)
+    seconds = {cell: seconds_by_device(its) for cell, its in runs.items()}
+    covered = coverage(grid, held.rows, seconds, recipes)
     problems = list(held.problems)
-    verdicts = [(claim["paper"], claim["verdict"]) for claim in claims if claim["said"] != "asked here"]
+    verdicts = [(claim.paper, judged.verdict) for claim, judged in claims if claim.said != "asked here"]
+    shipped = [row for row in (*held.rows, *held.others) if row.source == SHIPPED]
     try:
-        short = every_in_short(covered, verdicts, content.shipped(held))
+        short = every_in_short(covered, verdicts, shipped)
     except RecipeError as error:  # a record that it speaks of cannot be used
         short = {}
         problems.append(str(error))
@@ -101,7 +105,7 @@ def page_html(
             own=shown["own"],
             spent=spent(added(paper.seconds for paper in covered)),
             tally=tally(held.rows, grid.run.verdict),
-            uncommitted=uncommitted.sentence(content.records(held)),
+            uncommitted=uncommitted.sentence(runs),
             explanation=[_emphasised(line) for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
             problems=problems,
             kinds=KINDS,
@@ -177,7 +181,7 @@ def _source(script: str) -> str:
     return f"'sha256-{digest.decode()}'"
 
 
-def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
+def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, Evaluation]]:
     """Returns the claims that published numbers, runs and stored findings decide, with their verdicts."""
     claims = []
     for claim in load_claims():
@@ -186,16 +190,7 @@ def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
                 evaluation = evaluate_claim(claim, rows, rules=rules)
             except UserError as error:  # its finding is not available
                 evaluation = Evaluation(ClaimVerdict.UNDECIDED, str(error))
-            claims.append(
-                {
-                    "paper": claim.paper,
-                    "place": claim.place,
-                    "sentence": claim.text,
-                    "said": claim.said,
-                    "verdict": evaluation.verdict,
-                    "why": evaluation.why,
-                }
-            )
+            claims.append((claim, evaluation))
     return claims
 
 

@@ -9,7 +9,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.origins import origin_of
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.leaderboard.collect import OWN, Gathered, Version
+from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version
 from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.words import said_of
 from gt_bench.records.run import RunResult, points
@@ -19,6 +19,7 @@ from gt_bench.utils.nested import flat
 from gt_bench.utils.redact import commit_id, shareable
 
 POINTS = 60  # of a learning curve on the page; records have all epochs
+LINE = ("metric", "mean ± std", "runs", "published", "difference [95 %]", "verdict", "claim")
 MOST_RUNS = 100  # of a cell that are listed one by one
 
 
@@ -41,10 +42,7 @@ def of_cells(grid: Grid, held: Gathered, recipes: Mapping[str, Recipe | RecipeEr
         name = f"{source}:{of}"
         details[name] = details[name] | _version(version, known[of], recipes[of])
     for cell in known.values():
-        if (
-            not any((source, cell.cell) in held.versions for source in ("own", "shipped"))
-            and f"{OWN}:{cell.cell}" not in details
-        ):
+        if not any(f"{source}:{cell.cell}" in details for source in (OWN, SHIPPED)):
             recipe = recipes[cell.cell]
             problems = [shareable(str(recipe))] if isinstance(recipe, RecipeError) else []
             details[f"none:{cell.cell}"] = {
@@ -62,9 +60,7 @@ def _without_version(rows: Sequence[Row], cell: Cell, recipe: Recipe | RecipeErr
     lines = []
     for row in rows:
         texts = texts_of(row)
-        lines.append(
-            [texts[k] for k in ("metric", "mean ± std", "runs", "published", "difference [95 %]", "verdict", "claim")]
-        )
+        lines.append([texts[name] for name in LINE])
     tests = [row.outlook.tests for row in rows if row.outlook]
     remarks = dict.fromkeys([*tests, *(text for row in rows for text in said_of(row))])
     return {

@@ -4,13 +4,12 @@ import math
 from collections.abc import Sequence
 
 from gt_bench.config.grid import Cell
-from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered
+from gt_bench.leaderboard.collect import OWN, Gathered
 from gt_bench.leaderboard.columns import SHOWN, cells
-from gt_bench.leaderboard.coverage import seconds_by_device
 from gt_bench.leaderboard.expectations import Agreement
 from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.words import verdict_of
-from gt_bench.papers.table_layout import Column, layouts
+from gt_bench.papers.table_layout import Column
 from gt_bench.papers.units import mean_and_std
 from gt_bench.records.run import RunRecord
 from gt_bench.records.state import CellStatus
@@ -25,7 +24,6 @@ from gt_bench.reports.paper_table import (
     legend,
     name_of,
     our_number,
-    paper_table,
     sign_of,
     warnings,
 )
@@ -56,14 +54,10 @@ def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]
         )  # fmt: skip
     for cell in absent:
         texts = dict.fromkeys(SHOWN, "–") | {"dataset": cell.dataset, "model": cell.model}
-        line: dict[str, object] = {
-            "id": f"none:{cell.cell}",
-            "suite": cell.suite,
-            "texts": texts,
-            "state": "not run",
-            "source": "–",
-        }
-        lines.append(line | {"kind": NOT_JUDGED, "sign": "", "order": {}})
+        lines.append(
+            {"id": f"none:{cell.cell}", "suite": cell.suite, "kind": NOT_JUDGED, "sign": "", "texts": texts,
+             "order": {}, "state": "not run", "source": "–"}
+        )  # fmt: skip
     return lines
 
 
@@ -121,25 +115,10 @@ def id_of(row: Row) -> str:
     return f"{row.source}:{row.cell}"
 
 
-def tables(rows: Sequence[Row]) -> list[PaperTable]:
-    """Returns all published tables with our rows."""
-    return [paper_table(layout, rows) for layout in layouts()]
-
-
-def shipped(held: Gathered) -> list[Row]:
-    """Returns the rows of shipped records, including those that the page replaces by own ones."""
-    return [row for row in (*held.rows, *held.others) if row.source == SHIPPED]
-
-
 def records(held: Gathered) -> dict[str, list[RunRecord]]:
     """Returns the records of each cell, for the version that `held.rows` shows."""
     shown = {(row.source or OWN, row.cell) for row in held.rows}
     return {cell: version.records for (source, cell), version in held.versions.items() if (source, cell) in shown}
-
-
-def seconds(held: Gathered) -> dict[str, dict[str, float]]:
-    """Returns the total seconds of the runs of each cell by device, for the version that `held.rows` shows."""
-    return {cell: seconds_by_device(its) for cell, its in records(held).items()}
 
 
 def short(value: object, digits: int = DIGITS) -> object:

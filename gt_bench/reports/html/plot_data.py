@@ -75,9 +75,7 @@ def core_share(records: Sequence[RunRecord]) -> float | None:
     return min(shares, default=None)
 
 
-def scaling(
-    rows: Sequence[Row], records: Mapping[tuple[str, str], Sequence[RunRecord]] | None = None
-) -> list[dict[str, object]]:
+def scaling(rows: Sequence[Row], records: Mapping[tuple[str, str], Sequence[RunRecord]]) -> list[dict[str, object]]:
     """Returns seconds and memory of models on datasets whose names differ only in a number, their size.
 
     Seconds of runs on a CPU are processor time. `starved` marks a point that had less than `CORE` of its core: it is
@@ -91,19 +89,17 @@ def scaling(
     for row in rows:
         family, cost = re.fullmatch(r"(.+)-(\d+)", row.dataset), row.cost
         if family and cost.seconds_per_epoch is not None and row.source is not None:
-            share = core_share((records or {}).get((row.source, row.cell), ()))
+            share = core_share(records.get((row.source, row.cell), ()))
             seconds = cost.seconds_per_epoch * (1.0 if share is None else min(share, 1.0))
             points.append({"id": id_of(row), "family": family[1], "size": int(family[2]), "model": row.model,
                           "device": cost.device, "seconds": short(seconds),
                           "starved": share is not None and share < CORE,
                           "memory": short(cost.peak_memory_mib)})  # fmt: skip
-    sizes = {
-        key: len({r["size"] for r in points if (r["family"], r["model"]) == key})
-        for key in {(r["family"], r["model"]) for r in points}
-    }
-    return sorted(
-        (r for r in points if sizes[r["family"], r["model"]] > 1), key=lambda r: (r["family"], r["model"], r["size"])
-    )
+    sizes: dict[tuple[object, object], set[object]] = {}
+    for point in points:
+        sizes.setdefault((point["family"], point["model"]), set()).add(point["size"])
+    several = [point for point in points if len(sizes[point["family"], point["model"]]) > 1]
+    return sorted(several, key=lambda point: (point["family"], point["model"], point["size"]))
 
 
 def growth(folder: Path | None = None) -> dict[str, object]:
@@ -113,11 +109,9 @@ def growth(folder: Path | None = None) -> dict[str, object]:
     """
     try:
         content = json.loads(file_of("growth", folder).read_text(encoding="utf-8"))
-        return (
-            {name: case["value"] for name, case in content["cases"].items()}
-            if content["sha256"] == sealed(content["cases"])
-            else {}
-        )
+        if content["sha256"] != sealed(content["cases"]):
+            return {}
+        return {name: case["value"] for name, case in content["cases"].items()}
     except (FindingError, OSError, ValueError, KeyError, TypeError):
         return {}
 

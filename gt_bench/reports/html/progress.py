@@ -36,22 +36,17 @@ def of_suites(grid: Grid, held: Gathered, costs: Costs) -> list[dict[str, object
     for suite in grid.suites:
         mine = grid.suite(suite)
         states = Counter(state.get(cell.cell, "not run") for cell in mine)
-        done = states["ok"] + states["stale"]
         left = [cell.cell for cell in mine if state.get(cell.cell, "not run") not in ("ok", "stale")]
         forecast = {name: seconds for name in left if (seconds := costs.forecast.get(name)) is not None}
         counted = {name: costs.counted[name] for name in left if name in costs.counted}
         cpu = {name: count["cpu"] for name, count in counted.items() if "cpu" in count} | forecast
         gpu = {name: count["h100"] for name, count in counted.items()}
-        begun = states["incomplete"] + states["reduced"] + states["failed"]
-        numbers = {
-            "cells": len(mine),
-            "done": done,
-            "stale": states["stale"],
-            "begun": begun,
-            "absent": states["not run"],
-        }
         how = f", {len(forecast)} by forecast" if forecast else ""
-        lines.append({"suite": suite, "rest": _sum_of(cpu, len(left), how), "gpu": _sum_of(gpu, len(left)), **numbers})
+        lines.append(
+            {"suite": suite, "rest": _sum_of(cpu, len(left), how), "gpu": _sum_of(gpu, len(left)), "cells": len(mine),
+             "done": states["ok"] + states["stale"], "stale": states["stale"],
+             "begun": states["incomplete"] + states["reduced"] + states["failed"], "absent": states["not run"]}
+        )  # fmt: skip
     return lines
 
 
@@ -62,10 +57,6 @@ def how_far(row: Row) -> str:
 
 
 def _sum_of(costs: Mapping[str, float], left: int, how: str = "") -> str:
-    return (
-        f"{duration(sum(costs.values()))} for {len(costs)} of {left} cells{how}"
-        if costs
-        else "not known"
-        if left
-        else "nothing"
-    )
+    if costs:
+        return f"{duration(sum(costs.values()))} for {len(costs)} of {left} cells{how}"
+    return "not known" if left else "nothing"

@@ -10,10 +10,11 @@ import pytest
 from gt_bench.analysis import ablate
 from gt_bench.analysis.ablate import Arm, effects, factors, forest, nothing_to_compare, summary, value_of
 from gt_bench.config.grid import load_grid
+from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import Version
 from gt_bench.pipeline.train import train_cell
 from gt_bench.utils.errors import UserError
-from tests.gt_bench.cells import make_record
+from tests.gt_bench.cells import changed, make_record
 from tests.gt_bench.conftest import RECIPE
 from tests.gt_bench.shipping import run
 from tests.refusals import refused
@@ -23,10 +24,8 @@ def arm(
     cell: str, recipe: dict, values=(0.5, 0.6, 0.7), dataset: str = "web", direction: str = "max", first: int = 0
 ) -> Arm:
     name = f"s/{dataset}/{cell}"
-    runs = {(seed, seed): make_record(name, seed) for seed in range(first, first + len(values))}
-    return Arm(
-        name, "own", (dataset,), recipe, dict(zip(runs, values, strict=True)), runs, "accuracy", direction
-    )  # fmt: skip
+    records = [make_record(name, seed, test=value) for seed, value in enumerate(values, first)]
+    return Arm(name, "own", (dataset,), recipe, [changed(one, run={"direction": direction}) for one in records])
 
 
 BASE = {"model.name": "gcn", "model.dropout": 0.0, "epochs": 6}
@@ -39,11 +38,11 @@ def test_pairs_differ_in_the_factor_alone():
         arm("c", BASE | {"model.dropout": 0.5, "epochs": 7}),
         arm("d", BASE | {"model.dropout": 0.5}, dataset="other"),
     ]
-    (one,) = effects(arms, ["model.dropout"])
+    (one,) = effects(arms, ["model.dropout"], Rules())
     assert (one.first.cell, one.second.cell, one.before, one.after) == ("s/web/a", "s/web/b", "0.0", "0.5")
     assert one.found.difference == pytest.approx((0.1 + 0.1 + 0.2) / 3)
     assert factors(arms) == {"model.dropout": 1, "epochs": 1}
-    assert [(e.first.cell, e.second.cell) for e in effects(arms, ["model.dropout", "epochs"])] == [
+    assert [(e.first.cell, e.second.cell) for e in effects(arms, ["model.dropout", "epochs"], Rules())] == [
         ("s/web/a", "s/web/b"),
         ("s/web/a", "s/web/c"),
         ("s/web/b", "s/web/c"),
@@ -55,7 +54,7 @@ def test_a_smaller_error_is_an_improvement_and_values_are_ordered_by_number():
         arm("big", BASE | {"epochs": 10}, (0.1, 0.2, 0.3), direction="min"),
         arm("small", BASE | {"epochs": 9}, (0.2, 0.3, 0.4), direction="min"),
     ]
-    (one,) = effects(arms, ["epochs"])
+    (one,) = effects(arms, ["epochs"], Rules())
     assert (one.before, one.after) == ("9", "10")
     assert one.found.difference == pytest.approx(0.1)
 
@@ -67,7 +66,7 @@ def test_an_encoding_is_absent_or_has_arguments():
         arm("long", BASE | {"encodings.rrwp": "present", "encodings.rrwp.steps": 8}),
     ]
     assert [value_of(one, ["encodings.rrwp"]) for one in arms] == ["absent", "steps=4", "steps=8"]
-    assert {(e.before, e.after) for e in effects(arms, ["encodings.rrwp"])} == {
+    assert {(e.before, e.after) for e in effects(arms, ["encodings.rrwp"], Rules())} == {
         ("absent", "steps=4"),
         ("absent", "steps=8"),
         ("steps=4", "steps=8"),
@@ -86,14 +85,14 @@ def test_keys_of_the_evaluation_are_no_factors():
     basic, extension = [[0, 60]], [[160, 260]]
     found = [of("a", basic, split="seed"), of("b", extension, split="seed"), of("c", basic, split=0, epochs=3)]
     assert factors(found) == {"epochs": 1}
-    assert effects(found, ["brec.pairs"]) == effects(found, ["split"]) == []
+    assert effects(found, ["brec.pairs"], Rules()) == effects(found, ["split"], Rules()) == []
 
 
 def test_only_common_seeds_count():
     first, second = arm("a", BASE, (0.1, 0.2)), arm("b", BASE | {"epochs": 9}, (0.3, 0.4, 0.5))
-    assert effects([first, second], ["epochs"])[0].found.pairs == 2
+    assert effects([first, second], ["epochs"], Rules())[0].found.pairs == 2
     apart = arm("c", BASE | {"epochs": 9}, (0.3,), first=7)
-    assert effects([first, apart], ["epochs"]) == []
+    assert effects([first, apart], ["epochs"], Rules()) == []
 
 
 def test_over_several_pairs_the_summary_counts_and_averages():
@@ -103,7 +102,7 @@ def test_over_several_pairs_the_summary_counts_and_averages():
             arm("a", BASE, (0.5, 0.5, 0.5), f"d{i}"),
             arm("b", BASE | {"epochs": 9}, tuple(0.5 + gain + e for e in (0, 0.01, 0.02)), f"d{i}"),
         ]
-    lines = summary(effects(arms, ["epochs"]))
+    lines = summary(effects(arms, ["epochs"], Rules()), Rules())
     assert lines[0].startswith(
         "6 -> 9: better in 2 of 3 pairs, worse in 1, sign test p = 1; significant alone: 2 better, 1 worse"
     )
@@ -123,7 +122,7 @@ def test_a_factor_without_pairs_states_what_else_differs():
 @pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_forest_plots(suffix, magic):
-    pairs = effects([arm("a", BASE), arm("b", BASE | {"epochs": 9}, (0.6, 0.8, 0.7))], ["epochs"])
+    pairs = effects([arm("a", BASE), arm("b", BASE | {"epochs": 9}, (0.6, 0.8, 0.7))], ["epochs"], Rules())
     content = forest("epochs", pairs, suffix)
     assert content.startswith(magic)
     if suffix == ".svg":

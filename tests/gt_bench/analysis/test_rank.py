@@ -189,7 +189,7 @@ def test_numbers_in_different_units_are_not_ranked(project):
         ranked(found)
     with refused(RecipeError, value="targets"):
         raise nothing_to_compare(arms(grid, grid.suite("small"))[0], ["targets"])
-    assert effects(arms(grid, grid.suite("small"))[0], ["targets"]) == []
+    assert effects(arms(grid, grid.suite("small"))[0], ["targets"], grid.run.verdict) == []
 
 
 def test_the_command_on_own_runs_at_80_columns(project, monkeypatch):

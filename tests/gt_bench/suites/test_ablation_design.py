@@ -55,7 +55,7 @@ def test_one_at_a_time_changes_the_factor_alone():
     cells = list(grid.cells.values())
     for one in cells:
         train_cell(one, grid, bar=False)
-    pairs = {(one.before, one.after) for one in effects(arms(grid, cells)[0], ["model.dropout"])}
+    pairs = {(one.before, one.after) for one in effects(arms(grid, cells)[0], ["model.dropout"], grid.run.verdict)}
     assert ("0.0", "0.5") in pairs
 
 

@@ -20,7 +20,7 @@ def row(dataset, model):
 
 
 def test_scaling_is_of_datasets_that_differ_in_a_number():
-    found = plot_data.scaling([row("er-1000", "a"), row("er-100", "a"), row("er-100", "b"), row("zinc", "a")])
+    found = plot_data.scaling([row("er-1000", "a"), row("er-100", "a"), row("er-100", "b"), row("zinc", "a")], {})
     assert [(r["model"], r["size"]) for r in found] == [("a", 100), ("a", 1000)]
 
 
