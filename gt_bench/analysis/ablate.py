@@ -344,7 +344,7 @@ def forest(factor: str, pairs: Sequence[Effect], suffix: str) -> bytes:
             axis.axvline(0, color="grey", linestyle=":", linewidth=1)
             axis.set_yticks(range(len(labels)), labels, fontsize="small")
             axis.set_ylim(len(labels) - 0.5, -0.5)
-            axis.set_xlabel(_axis(metric), fontsize="small")
+            axis.set_xlabel(f"difference of {metric_label(metric)}, positive: new value better", fontsize="small")
         figure.suptitle(factor, fontsize="medium")
         file = io.BytesIO()
         metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
@@ -360,7 +360,3 @@ def _points(metric: str, pairs: Sequence[Effect]) -> tuple[list[str], list[float
     ends = [effect.found.interval or (effect.found.difference, effect.found.difference) for effect in pairs]
     low = [m - scale * end[0] for m, end in zip(middle, ends, strict=True)]
     return labels, middle, low, [scale * end[1] - m for m, end in zip(middle, ends, strict=True)]
-
-
-def _axis(metric: str) -> str:
-    return f"difference of {metric_label(metric)}, positive: new value better"

@@ -175,9 +175,15 @@ def scored(predictions: Sequence[Predictions], metrics: Sequence[str], part: str
     return table
 
 
-def _value(prediction: Predictions, metric: str, part: str, rows: np.ndarray | None = None) -> float:
+def _value(
+    prediction: Predictions,
+    metric: str,
+    part: str,
+    rows: np.ndarray | None = None,
+    columns: Sequence[int] | None = None,
+) -> float:
     try:
-        return prediction.score(metric, part, rows)
+        return prediction.score(metric, part, rows, columns)
     except ValueError:  # for example one class in these rows
         return math.nan
 
@@ -205,7 +211,7 @@ def by_class(predictions: Sequence[Predictions], metrics: Sequence[str], part: s
         groups = []
         for column in range(parts[0].output.shape[1]):
             values = {
-                metric: _mean(_column(prediction, metric, part, column) for prediction in predictions)
+                metric: _mean(_value(prediction, metric, part, columns=[column]) for prediction in predictions)
                 for metric in metrics
             }
             positives = statistics.fmean(float((of.labels[:, column] == 1).sum()) for of in parts)
@@ -219,13 +225,6 @@ def _confusion(part: Part, c: int) -> tuple[int, int, int]:
     """Returns how many examples are of class c and predicted so, of class c, and predicted as class c."""
     target, predicted = part.labels.reshape(-1) == c, part.output.argmax(-1) == c
     return int((target & predicted).sum()), int(target.sum()), int(predicted.sum())
-
-
-def _column(prediction: Predictions, metric: str, part: str, column: int) -> float:
-    try:
-        return prediction.score(metric, part, columns=[column])
-    except ValueError:
-        return math.nan
 
 
 def by_graph_size(predictions: Sequence[Predictions], metrics: Sequence[str], part: str = "test") -> list[Group]:

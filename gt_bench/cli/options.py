@@ -79,7 +79,9 @@ class SearchOptions:
         return method_in(**vars(self))
 
 
-DATA = "User-supplied data (docs/own_data.md)"
+def _of_data(*names: str, **settings: Any) -> Any:
+    """Return `typer.Option` in the panel of options of user-supplied data."""
+    return typer.Option(*names, rich_help_panel="User-supplied data (docs/own_data.md)", **settings)
 
 
 @dataclass(frozen=True)
@@ -87,148 +89,71 @@ class UserDataOptions:
     """What is declared about user-supplied data; names are those of data.yaml."""
 
     task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TASK", help="node-classification, graph-regression, link-prediction, ...", rich_help_panel=DATA
-        ),
+        str | None, _of_data(metavar="TASK", help="node-classification, graph-regression, link-prediction, ...")
     ] = None
     metric: Annotated[
-        str | None,
-        typer.Option(metavar="METRIC", help="accuracy, mae, ..., or path/to/file.py:function", rich_help_panel=DATA),
+        str | None, _of_data(metavar="METRIC", help="accuracy, mae, ..., or path/to/file.py:function")
     ] = None
     target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN,...",
-            help="the column with the targets, or several columns of numbers",
-            rich_help_panel=DATA,
-        ),
+        str | None, _of_data(metavar="COLUMN,...", help="the column with the targets, or several columns of numbers")
     ] = None
     id: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="of nodes: identifies the rows; edges name them by it", rich_help_panel=DATA
-        ),
+        str | None, _of_data(metavar="COLUMN", help="of nodes: identifies the rows; edges name them by it")
     ] = None
-    graph: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="names the graph of a row, in each table", rich_help_panel=DATA),
-    ] = None
+    graph: Annotated[str | None, _of_data(metavar="COLUMN", help="names the graph of a row, in each table")] = None
     ends: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN,COLUMN",
-            help="of edges: their two nodes, instead of source and target",
-            rich_help_panel=DATA,
-        ),
+        str | None, _of_data(metavar="COLUMN,COLUMN", help="of edges: their two nodes, instead of source and target")
     ] = None
-    weight: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="of edges: their weight", rich_help_panel=DATA),
-    ] = None
-    time: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="the times of --split temporal", rich_help_panel=DATA),
-    ] = None
-    group: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="the groups of --split grouped", rich_help_panel=DATA),
-    ] = None
+    weight: Annotated[str | None, _of_data(metavar="COLUMN", help="of edges: their weight")] = None
+    time: Annotated[str | None, _of_data(metavar="COLUMN", help="the times of --split temporal")] = None
+    group: Annotated[str | None, _of_data(metavar="COLUMN", help="the groups of --split grouped")] = None
     categories: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN,...", help="features that are categories although they are numbers", rich_help_panel=DATA
-        ),
+        str | None, _of_data(metavar="COLUMN,...", help="features that are categories although they are numbers")
     ] = None
     numbers: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN,...",
-            help="features that are quantities although they look like identifiers",
-            rich_help_panel=DATA,
-        ),
+        _of_data(metavar="COLUMN,...", help="features that are quantities although they look like identifiers"),
     ] = None
     drop: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN,...", help="columns, or attributes of a Data, that are not used", rich_help_panel=DATA
-        ),
+        str | None, _of_data(metavar="COLUMN,...", help="columns, or attributes of a Data, that are not used")
     ] = None
-    sep: Annotated[
-        str | None,
-        typer.Option(metavar="CHARACTER", help="separator of CSV files: ; or tab", rich_help_panel=DATA),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option(metavar="CHARACTER", help="decimal mark of CSV files", rich_help_panel=DATA),
-    ] = None
-    thousands: Annotated[
-        str | None,
-        typer.Option(metavar="CHARACTER", help="thousands separator of CSV files", rich_help_panel=DATA),
-    ] = None
-    encoding: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="encoding of CSV files: latin-1, utf-16, ...", rich_help_panel=DATA),
-    ] = None
+    sep: Annotated[str | None, _of_data(metavar="CHARACTER", help="separator of CSV files: ; or tab")] = None
+    decimal: Annotated[str | None, _of_data(metavar="CHARACTER", help="decimal mark of CSV files")] = None
+    thousands: Annotated[str | None, _of_data(metavar="CHARACTER", help="thousands separator of CSV files")] = None
+    encoding: Annotated[str | None, _of_data(metavar="NAME", help="encoding of CSV files: latin-1, utf-16, ...")] = None
     missing: Annotated[
         str | None,
-        typer.Option(
-            metavar="WORD,...",
-            help="cells of CSV files that mean a missing value, instead of NA, nan, ...",
-            rich_help_panel=DATA,
-        ),
+        _of_data(metavar="WORD,...", help="cells of CSV files that mean a missing value, instead of NA, nan, ..."),
     ] = None
     undirected: Annotated[
         bool | None,
-        typer.Option(
-            "--undirected/--directed",
-            help="whether the reverse of each edge is added where it is missing",
-            rich_help_panel=DATA,
-        ),
+        _of_data("--undirected/--directed", help="whether the reverse of each edge is added where it is missing"),
     ] = None
     first_id: Annotated[
-        int | None,
-        typer.Option(
-            metavar="0|1", help="the number of the first node, where edges name nodes by number", rich_help_panel=DATA
-        ),
+        int | None, _of_data(metavar="0|1", help="the number of the first node, where edges name nodes by number")
     ] = None
     isolated: Annotated[
-        bool | None,
-        typer.Option("--isolated/--no-isolated", help="it is meant that most nodes have no edge", rich_help_panel=DATA),
+        bool | None, _of_data("--isolated/--no-isolated", help="it is meant that most nodes have no edge")
     ] = None
     bipartite: Annotated[
         bool | None,
-        typer.Option(
-            "--bipartite/--no-bipartite",
-            help="of link prediction: whether negatives join the two sides of the graph",
-            rich_help_panel=DATA,
+        _of_data(
+            "--bipartite/--no-bipartite", help="of link prediction: whether negatives join the two sides of the graph"
         ),
     ] = None
     negatives: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="of link prediction: negatives per edge on validation and test", rich_help_panel=DATA
-        ),
+        int | None, _of_data(metavar="N", help="of link prediction: negatives per edge on validation and test")
     ] = None
     split: Annotated[
         str | None,
-        typer.Option(
-            metavar="SPLIT",
-            help="random:0.6,0.2,0.2, temporal:COLUMN, grouped:COLUMN, k-fold:10 (docs/own_data.md)",
-            rich_help_panel=DATA,
+        _of_data(
+            metavar="SPLIT", help="random:0.6,0.2,0.2, temporal:COLUMN, grouped:COLUMN, k-fold:10 (docs/own_data.md)"
         ),
     ] = None
-    num_splits: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="number of random or grouped splits", rich_help_panel=DATA),
-    ] = None
+    num_splits: Annotated[int | None, _of_data(metavar="N", help="number of random or grouped splits")] = None
     inductive: Annotated[
         bool | None,
-        typer.Option(
-            "--inductive/--transductive",
-            help="whether training sees neither validation nor test nodes",
-            rich_help_panel=DATA,
-        ),
+        _of_data("--inductive/--transductive", help="whether training sees neither validation nor test nodes"),
     ] = None
 
     def stated(self) -> "Description":

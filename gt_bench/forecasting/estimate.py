@@ -27,7 +27,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_section import Choice
 from gt_bench.runtime.signals import accept_interrupts, die_with_parent, interrupts_blocked
 from gt_bench.runtime.startup import prepare_process
-from gt_bench.search.space import space_size, trials_of
+from gt_bench.search.study import trials_within
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
@@ -140,7 +140,8 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     from gt_bench.forecasting.step_timing import seconds_of
     from gt_models.encodings import find_encoding
 
-    recipe, searched = recipe_to_train(cell, grid), grid.with_method(load_recipe(cell.recipe_path), cell).search
+    recipe, whole = recipe_to_train(cell, grid), grid.with_method(load_recipe(cell.recipe_path), cell)
+    searched = whole.search
     tried = [recipe] if searched is None else _ends(load_recipe(cell.recipe_path), cell, grid)
     chosen = [recipe] if searched is None or cell.settings_path.exists() else tried
     real = (data / "packed" / cell.dataset / "header.json").exists()
@@ -185,7 +186,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     disk[f"store/{cell.cell}"] = (reports * 120 + 4000) * len(recipe.seeds)
     # weights, two moments and the best weights of one run
     disk["checkpoints"] = 16 * parameters
-    search = 0.0 if searched is None else _trials(cell, grid) * len(searched.seeds) * search
+    search = 0.0 if searched is None else trials_within(cell, grid, whole) * len(searched.seeds) * search
     return Forecast(cell.cell, REAL if real else LIKE, seconds, len(recipe.seeds), search, encode_seconds, memory, disk)
 
 
@@ -210,14 +211,6 @@ def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
     return [
         limited(recipe.with_values(dict(zip(recipe.searched.space, end, strict=True))), grid, cell)[0] for end in ends
     ]
-
-
-def _trials(cell: Cell, grid: Grid) -> int:
-    """Return the number of trials of the search, by recipe, suite, limits and points of a grid search."""
-    recipe = grid.with_method(load_recipe(cell.recipe_path), cell)
-    asked = trials_of(cell, grid, recipe)
-    points = space_size(recipe.searched)[0] if recipe.searched.sampler == "grid" else asked
-    return min(asked, points, grid.limits_of(cell).trials or asked)
 
 
 def _sound(packed: "PackedDataset", encodings: Path, name: str, arguments: Settings) -> bool:

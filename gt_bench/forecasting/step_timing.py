@@ -5,11 +5,12 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from gt_bench.config.recipe import Recipe
+from gt_bench.experiment.run import Experiment
 from gt_bench.records.run import Session
 from gt_bench.runtime.environment import PeakMemory
 from gt_bench.training.checkpoint import Checkpoint
@@ -17,10 +18,6 @@ from gt_bench.training.interfaces import Batches, Objective
 from gt_bench.training.runner import Outcome
 from gt_bench.training.trainer import Run
 from gt_models.batch import GraphBatch
-
-if TYPE_CHECKING:
-    from gt_bench.records.run import Session
-from gt_bench.experiment.run import Experiment
 
 Sampled = tuple[GraphBatch, Tensor | None]
 
@@ -101,7 +98,7 @@ class Trial:
     outcome: Outcome
 
 
-def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[float, float, int, int]:
+def seconds_of(experiment: Experiment, scale: float, budget: float) -> tuple[float, float, int, int]:
     """Estimate the cost of one run.
 
     Args:
@@ -158,7 +155,7 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
     return train + evaluation * evaluations + test + warmup, peak, parameters, recipe.reports
 
 
-def _trial(experiment: "Experiment", epochs: int, budget: float, parts: int = 4) -> Trial:
+def _trial(experiment: Experiment, epochs: int, budget: float, parts: int = 4) -> Trial:
     """Run and evaluate `epochs` epochs of every phase (of a protocol `parts` parts), and one pass over the test part.
 
     Raises:

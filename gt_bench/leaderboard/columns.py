@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gt_bench.leaderboard.row import Row
+from gt_bench.leaderboard.row import Cost, Row
 from gt_bench.leaderboard.words import claim_of, expected_of, remarks_of, status_of, verdict_of
 from gt_bench.papers.units import Unit, arrow, difference_text, mean_and_std, number_text
 from gt_bench.stats.welch import MOST_SEEDS
@@ -36,12 +36,18 @@ def cells(row: Row) -> list[str]:
         row.dataset, row.model, metric_of(row), ours, f"{mine.runs}/{mine.wanted}" if mine.wanted else "–", theirs,
         difference_text(row.difference, row.interval, row.percent), verdict_of(row),
         "–" if q is None else f"{q:.2g}", _margin(row), _seeds_needed(row), claim_of(row), status,
+        *cost_texts(cost), cost.device or "–", number_text(row.outlook.chance if row.outlook else None, row.percent),
+        expected_of(row), agreement or "–",
+    ]  # fmt: skip
+
+
+def cost_texts(cost: Cost) -> list[str]:
+    """Return parameters, seconds per epoch and peak memory as text."""
+    return [
         "–" if cost.parameters is None else f"{cost.parameters:,}",
         "–" if cost.seconds_per_epoch is None else f"{cost.seconds_per_epoch:.3g}",
         "–" if cost.peak_memory_mib is None else f"{cost.peak_memory_mib:,.0f}",
-        cost.device or "–", number_text(row.outlook.chance if row.outlook else None, row.percent),
-        expected_of(row), agreement or "–",
-    ]  # fmt: skip
+    ]
 
 
 def metric_of(row: Row) -> str:

@@ -3,7 +3,7 @@
 Numbers are raw units (a percentage is a fraction), as in records.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -132,7 +132,7 @@ class Row:
     imported: Imported | None = None
     contributed: str | None = None
     chosen_on_test: bool = False
-    notes: tuple[Note, ...] = field(default=())
+    notes: tuple[Note, ...] = ()
     source: str | None = None
 
     @property

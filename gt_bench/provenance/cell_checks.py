@@ -96,7 +96,7 @@ def _shipped(shipped: Shipped) -> tuple[list[str], list[str]]:
         if (other := held.get(record.digest)) and (keys := differences(other, record)):
             kinds = ", ".join(kind_differences(other, record))
             where = f"differs: {kinds}" if kinds else "same kind of processor"
-            line = f"seed {record.run.seed} differs from the shipped record of the same run in {keys}"
+            line = f"seed {record.run.seed} differs from the shipped record of the same run in {', '.join(keys)}"
             (rounded if kinds else wrong).append(f"{line} ({where})")
     common = sum(record.digest in held for record in shipped.records)
     return wrong, [f"replaces {len(held)} shipped runs, {common} of them the same runs", *rounded]

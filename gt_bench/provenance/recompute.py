@@ -11,13 +11,12 @@ differs, and training amplifies it. Then these rules hold:
 """
 
 import hashlib
-import json
 import math
 import random
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gt_bench.config.grid import Grid
@@ -190,16 +189,16 @@ def compare(pairs: Sequence[tuple[RunRecord, RunRecord]], records: Sequence[RunR
 
 def _bitwise(theirs: RunRecord, ours: RunRecord) -> Verified:
     keys = differences(theirs, ours)
-    why = f"same kind of processor; differs in {keys}" if keys else "same kind of processor; equal bit for bit"
-    return _verified(theirs, ours, DIFFERENT if keys else EQUAL, why)
+    why = f"differs in {', '.join(keys)}" if keys else "equal bit for bit"
+    return _verified(theirs, ours, DIFFERENT if keys else EQUAL, f"same kind of processor; {why}")
 
 
 def _elsewhere(theirs: RunRecord, ours: RunRecord, outcome: str, why: str) -> Verified:
     other = f"differs: {', '.join(kind_differences(theirs, ours))}"
-    if not differences(theirs, ours):
+    keys = differences(theirs, ours)
+    if not keys:
         return _verified(theirs, ours, EQUAL, f"equal bit for bit ({other})")
-    exact = [key for key in differences(theirs, ours).split(", ") if key not in ROUNDED]
-    if exact:
+    if exact := [key for key in keys if key not in ROUNDED]:
         return _verified(theirs, ours, DIFFERENT, f"{', '.join(exact)} does not depend on the processor, but differs")
     if theirs.measured.device == ours.measured.device:
         a, b = (_first_loss(record) for record in (theirs, ours))
@@ -247,7 +246,7 @@ def as_json(path: Path, seeds: Sequence[Verified]) -> dict[str, object]:
     return {
         "file": str(path),
         "verified": all(seed.is_verified for seed in seeds),
-        "seeds": [json.loads(json.dumps(vars(seed))) for seed in seeds],
+        "seeds": [asdict(seed) for seed in seeds],
     }
 
 

@@ -29,6 +29,8 @@ from gt_bench.utils.errors import DatasetError, UserError
 from gt_bench.utils.json_types import Settings
 from gt_bench.utils.versions import modules_of_encodings
 
+DATA = Path("data")
+
 
 def freshness(shipped: Shipped, grid: Grid) -> Freshness:
     """Compares recipe, versions, code, data and encodings of shipped records with the current ones.
@@ -56,11 +58,10 @@ def freshness(shipped: Shipped, grid: Grid) -> Freshness:
     unknown += [Unknown.CODE] if unchecked else []
     if "start" in runs[0].recipe:
         unknown.append(Unknown.START)
-    data = Path("data")
-    on_disk = (data / "packed" / cell.dataset / "header.json").exists()
+    on_disk = (DATA / "packed" / cell.dataset / "header.json").exists()
     current: dict[Literal["data", "encodings"], str | None] = {
-        "data": _data_now(shipped, spec, data),
-        "encodings": _encodings_now(shipped, spec, data),
+        "data": _data_now(shipped, spec),
+        "encodings": _encodings_now(shipped, spec),
     }
     for what, now in current.items():
         if now is None:
@@ -177,20 +178,20 @@ def searched_values(recipe: Recipe, ran: Settings) -> Settings:
     return values
 
 
-def _data_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | None:
+def _data_now(shipped: Shipped, spec: DatasetSpec) -> str | None:
     """Returns the digest of the dataset by the current code, None if it is unknown."""
     from gt_bench.data.prepare import valid
 
-    header = valid(spec, data / "packed" / spec.name)
+    header = valid(spec, DATA / "packed" / spec.name)
     if header is not None:
         return header.digest
     return shipped.origins.data if shipped.origins.spec == spec.digest else None
 
 
-def _encodings_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | None:
+def _encodings_now(shipped: Shipped, spec: DatasetSpec) -> str | None:
     """Returns the digest of the encodings by the current code, None if it is unknown."""
     requests = _requests(shipped.records)
-    here = _encodings_here(requests, spec, data)
+    here = _encodings_here(requests, spec)
     if here is not None:
         return here
     return shipped.origins.encodings if shipped.origins.algorithms == _algorithms(requests) else None
@@ -201,17 +202,17 @@ def _requests(records: list[RunRecord]) -> dict[str, Settings]:
     return records[0].run.recipe.get("encodings") or {}
 
 
-def _encodings_here(requests: dict[str, Settings], spec: DatasetSpec, data: Path) -> str | None:
+def _encodings_here(requests: dict[str, Settings], spec: DatasetSpec) -> str | None:
     """Returns the digest of the encodings on disk, else of those for the data on disk, None without data."""
     if not requests:
         return digest_of({})
 
     try:
-        packed = PackedDataset.open(data / "packed" / spec.name)
+        packed = PackedDataset.open(DATA / "packed" / spec.name)
         from gt_bench.encodings.cache import EncodedDataset, encodings_digest  # loads torch
 
         try:
-            return EncodedDataset(packed, data / "encodings" / spec.name, requests).digest
+            return EncodedDataset(packed, DATA / "encodings" / spec.name, requests).digest
         except DatasetError:
             return encodings_digest(packed, requests)
     except (DatasetError, ValueError):
@@ -228,17 +229,17 @@ def _algorithms(requests: dict[str, Settings]) -> dict[str, str] | None:
         return None
 
 
-def origins_of(cell: Cell, records: list[RunRecord], data: Path) -> Origins:
+def origins_of(cell: Cell, records: list[RunRecord]) -> Origins:
     """Returns the origins of the records' data and encodings, if those on disk are the ones that the records name."""
     from gt_bench.data.prepare import valid
 
     digests, spec = [r.run.digests for r in records], get_spec(cell.dataset)
-    header = valid(spec, data / "packed" / cell.dataset)
+    header = valid(spec, DATA / "packed" / cell.dataset)
     if header is None or {d.data for d in digests} != {header.digest}:
         return Origins()
     origins = Origins(data=header.digest, spec=spec.digest)
     requests = _requests(records)
-    encodings = _encodings_here(requests, spec, data)
+    encodings = _encodings_here(requests, spec)
     if requests and {d.encodings for d in digests} == {encodings}:
         return origins.model_copy(update={"encodings": encodings, "algorithms": _algorithms(requests)})
     return origins

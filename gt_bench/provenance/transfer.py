@@ -38,9 +38,6 @@ class Conflict(StoreError):
 def export_cell(
     cell: Cell,
     root: Path = ROOT,
-    store: Store | None = None,
-    results: Path = Path("results"),
-    data: Path = Path("data"),
     replace: bool = False,
     dirty: bool = False,
 ) -> Path | None:
@@ -49,9 +46,6 @@ def export_cell(
     Args:
         cell: the cell.
         root: folder of suites.
-        store: store of runs.
-        results: folder of results.
-        data: folder that contains packed/ and encodings/.
         replace: whether a limited cell may replace a full one.
         dirty: whether runs of uncommitted code are exported.
 
@@ -61,8 +55,7 @@ def export_cell(
     Raises:
         StoreError: a record is missing or invalid, or the export would need `replace` or `dirty`.
     """
-    store = store or Store()
-    result = read_result(results / f"{cell.cell}.json", cell.cell)
+    store, result = Store(), read_result(Path("results", f"{cell.cell}.json"), cell.cell)
     if result is None or not result.runs:
         return None
     records = []
@@ -81,7 +74,7 @@ def export_cell(
             "or undo the change",
         )
     exported = CellResult.from_disk({k: v for k, v in result.to_disk().items() if k != "imported"})
-    shipped = Shipped(path, exported, records, origins_of(cell, records, data), sorted(trials, key=lambda r: r.digest))
+    shipped = Shipped(path, exported, records, origins_of(cell, records), sorted(trials, key=lambda r: r.digest))
     wrong = problems_of(shipped, root)
     if wrong:
         raise StoreError("\n".join(["not exported:", *wrong]), place=cell.cell)
@@ -192,7 +185,7 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
             if differing:
                 conflicts.append(
                     f"{store.folder(digest)}/record.json and {file.path} (seed {record.run.seed}) are "
-                    f"records of the same run and differ in {differing}{_processors(held, record)}"
+                    f"records of the same run and differ in {', '.join(differing)}{_processors(held, record)}"
                 )
     if conflicts:
         remedy = "delete the record in the store and import again, or leave that cell out"
@@ -258,12 +251,10 @@ def _processors(*records: RunRecord) -> str:
     return f" (computed on {cpus[0]} and on {cpus[1]})" if None not in cpus and len(set(cpus)) > 1 else ""
 
 
-def differences(one: RunRecord, other: RunRecord) -> str:
-    """Returns the keys of the deterministic part in which two records differ, as text. NaN equals NaN."""
+def differences(one: RunRecord, other: RunRecord) -> list[str]:
+    """Returns the keys of the deterministic part in which two records differ. NaN equals NaN."""
     a, b = one.run.to_disk(), other.run.to_disk()
-    return ", ".join(
-        k for k in sorted({*a, *b}) if json.dumps(a.get(k), sort_keys=True) != json.dumps(b.get(k), sort_keys=True)
-    )
+    return [k for k in sorted({*a, *b}) if json.dumps(a.get(k), sort_keys=True) != json.dumps(b.get(k), sort_keys=True)]
 
 
 def kind_differences(one: RunRecord, other: RunRecord) -> list[str]:
@@ -279,16 +270,6 @@ def kind_differences(one: RunRecord, other: RunRecord) -> list[str]:
     return list(dict.fromkeys(differing))
 
 
-def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> list[str]:
-    """Verifies shipped files and all records of the store.
-
-    Returns:
-        A line per problem.
-    """
-    of_files = [line for lines in file_problems(shipped, root).values() for line in lines]
-    return of_files + stored_problems(store or Store())[0]
-
-
 def file_problems(shipped: Sequence[Shipped], root: Path = ROOT) -> dict[Path, list[str]]:
     """Returns what is wrong with each shipped file, one line each."""
     wrong: dict[Path, list[str]] = {}
@@ -301,8 +282,8 @@ def file_problems(shipped: Sequence[Shipped], root: Path = ROOT) -> dict[Path, l
             other = seen.setdefault(record.digest, (file.path, record))
             if differing := differences(other[1], record):
                 wrong[file.path].append(
-                    f"{file.path} and {other[0]} contain different records of one run (they differ in {differing}); "
-                    "compute one of them again"
+                    f"{file.path} and {other[0]} contain different records of one run (they differ in "
+                    f"{', '.join(differing)}); compute one of them again"
                 )
     return wrong
 

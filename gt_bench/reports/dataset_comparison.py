@@ -11,6 +11,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
 from gt_bench.data.custom.metric import is_custom
 from gt_bench.leaderboard.collect import OWN, Gathered, collect, summarise
+from gt_bench.leaderboard.columns import cost_texts
 from gt_bench.leaderboard.export import to_columns
 from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.words import status_of
@@ -254,16 +255,14 @@ def _has_unit(metric: str | None) -> bool:
 
 def _texts(compared: Compared) -> list[str]:
     row = compared.row
-    mine, cost, percent = row.summary, row.cost, row.percent
+    mine, percent = row.summary, row.percent
     published = mean_and_std(row.published.mean, row.published.std, percent) if row.published else "–"
     difference = difference_text(compared.against_difference, compared.against_interval, percent)
     metric = f"{row.metric} %" if percent else _metric(compared)
     return [
         row.model, compared.of, metric, mean_and_std(mine.mean, mine.spread, percent), f"{mine.runs}/{mine.wanted}",
         difference, compared.against or "–", published, status_of(row.state) + (", reduced" if row.reduced else ""),
-        "–" if cost.parameters is None else f"{cost.parameters:,}",
-        "–" if cost.seconds_per_epoch is None else f"{cost.seconds_per_epoch:.3g}",
-        "–" if cost.peak_memory_mib is None else f"{cost.peak_memory_mib:,.0f}",
+        *cost_texts(row.cost),
     ]  # fmt: skip
 
 

@@ -14,12 +14,7 @@ from gt_bench.config.search_section import Choice, Range, SearchSection
 from gt_bench.records.run import RunRecord, points
 from gt_bench.runtime.progress import Progress
 from gt_bench.runtime.startup import prepare_process
-from gt_bench.search.methods import (
-    check_method,
-    cost_texts,
-    sampler_of,
-    values_of,
-)
+from gt_bench.search.methods import check_method, cost_texts, sampler_of, values_of
 from gt_bench.search.space import grid_points
 from gt_bench.search.storage import JOURNAL, REMEDY, Workers, ended, storage_url
 from gt_bench.search.study import study_of, used_of
@@ -32,7 +27,6 @@ if TYPE_CHECKING:
     from optuna import Study, Trial
 
     from gt_bench.experiment.run import Experiment
-    from gt_bench.runtime.progress import Progress
 
 ORIGIN = "origin"  # user attribute of a first trial: where its values come from
 WAIT_SECONDS = 0.5  # between checks whether other workers have finished
@@ -236,7 +230,7 @@ class _Reports:
 
 
 def _run_trial(
-    study: "Study", trial: "Trial", experiment: "Experiment", seeds: list[int], direction: str, progress: "Progress"
+    study: "Study", trial: "Trial", experiment: "Experiment", seeds: list[int], direction: str, progress: Progress
 ) -> None:
     """Runs a trial, which reports the mean over `seeds` of the best validation so far, and may be pruned."""
     import optuna

@@ -11,7 +11,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.search.methods import directions_of, identity_of, pruner_of
-from gt_bench.search.space import grid_points, trials_of
+from gt_bench.search.space import space_size, trials_of
 from gt_bench.search.storage import JOURNAL, ended, open_study, storage_url
 from gt_bench.search.warm_start import Start, starts_of
 from gt_bench.store.run_store import Store
@@ -52,6 +52,12 @@ def trials_asked(cell: Cell, grid: Grid, recipe: Recipe) -> tuple[int, int]:
     return min(asked, grid.limits_of(cell).trials or asked), asked
 
 
+def trials_within(cell: Cell, grid: Grid, recipe: Recipe) -> int:
+    """Returns the number of trials that a search runs: within the limits of params.yaml and the points of a grid."""
+    trials = trials_asked(cell, grid, recipe)[0]
+    return min(trials, space_size(recipe.searched)[0]) if recipe.searched.sampler == "grid" else trials
+
+
 class Trials(NamedTuple):
     """Number of unfinished trials and of all trials of a search."""
 
@@ -68,9 +74,7 @@ def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: P
     from gt_bench.experiment.run import Experiment
 
     recipe, base = trial_recipe(cell, grid)
-    trials, folder = trials_asked(cell, grid, recipe)[0], STUDIES / cell.cell
-    if recipe.searched.sampler == "grid":
-        trials = min(trials, len(grid_points(recipe.searched)))
+    trials, folder = trials_within(cell, grid, recipe), STUDIES / cell.cell
     if storage_url(grid.run) is None and not (folder / JOURNAL).exists():
         return Trials(trials, trials)
     try:

@@ -135,16 +135,12 @@ def _metric_problems(run: RunResult) -> list[str]:
     numbers += [(f"{k} on the test split", k.partition("@")[0], v) for k, v in run.test_metrics.items()]
     # NaN is allowed, because a metric can be undefined on a split
     known = [(what, name, v) for what, name, v in numbers if v is not None and not math.isnan(v)]
-    wrong += [f"its {what} is {v}, but it must not be negative" for what, name, v in known if _is_negative(name, v)]
+    wrong += [f"its {what} is {v}, but it must not be negative" for what, name, v in known if name in ERRORS and v < 0]
     return wrong + [
         f"its {what} is {v}, but it must be between 0 and 1"
         for what, name, v in known
         if name in bounded and not 0 <= v <= 1 + 1e-9
     ]
-
-
-def _is_negative(metric: str, value: float) -> bool:
-    return metric in ERRORS and value < 0
 
 
 def _same(one: float | None, other: float | None) -> bool:

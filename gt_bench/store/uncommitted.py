@@ -18,16 +18,6 @@ def commits(record: RunRecord) -> list[str]:
     return [session.commit for session in record.measured.sessions] or [last]
 
 
-def uncommitted_cells(records: Mapping[str, Sequence[RunRecord]]) -> dict[str, int]:
-    """Counts the records of uncommitted code of each cell that has some.
-
-    Args:
-        records: records by cell.
-    """
-    counts = {cell: sum(map(is_uncommitted, its)) for cell, its in records.items()}
-    return {cell: count for cell, count in counts.items() if count}
-
-
 def sentence(records: Mapping[str, Sequence[RunRecord]], names: bool = True) -> str:
     """Returns how many records are of uncommitted code, and of which cells.
 
@@ -35,7 +25,8 @@ def sentence(records: Mapping[str, Sequence[RunRecord]], names: bool = True) -> 
         records: records by cell.
         names: whether the cells are named.
     """
-    total, found = sum(map(len, records.values())), uncommitted_cells(records)
+    total = sum(map(len, records.values()))
+    found = {cell: count for cell, its in records.items() if (count := sum(map(is_uncommitted, its)))}
     if not found:
         return f"All {total} records are of committed code."
     return (

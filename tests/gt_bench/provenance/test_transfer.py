@@ -12,7 +12,7 @@ from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.leaderboard.row import Row
 from gt_bench.provenance.staleness import freshness
-from gt_bench.provenance.transfer import Conflict, import_records, verify
+from gt_bench.provenance.transfer import Conflict, file_problems, import_records
 from gt_bench.records.cell import Imported
 from gt_bench.records.state import Stale, StalePart
 from gt_bench.store.run_store import Store, StoreError, sealed
@@ -76,8 +76,9 @@ def test_the_same_run_told_in_two_ways(trained):
         changed(one.result, cell="small/web/twin"),
         [other, one.records[1]],
     )
-    assert verify([one]) == []
-    assert "contain different records of one run (they differ in parameters)" in verify([one, second])[0]
+    assert file_problems([one]) == {one.path: []}
+    (problem,) = file_problems([one, second])[second.path]
+    assert "contain different records of one run (they differ in parameters)" in problem
 
 
 def test_an_import_is_on_the_leaderboard_at_once(trained):

@@ -12,7 +12,7 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.pack_predictions import pack
-from gt_bench.provenance.transfer import import_records, stored_problems, verify
+from gt_bench.provenance.transfer import file_problems, import_records, stored_problems
 from gt_bench.records.run import StoredPredictions
 from gt_bench.store import predictions
 from gt_bench.store.predictions import FILE, PredictionsError, load
@@ -139,7 +139,7 @@ def test_export_and_import_carry_them(trained):
     assert load(CELL, shipped.records[0], Store(), outputs).score("accuracy") == shipped.records[0].run.test
     assert import_records([shipped]) == (2, 0)
     assert [one.read_bytes() for one in files()] == before
-    assert verify([shipped]) == []
+    assert file_problems([shipped]) == {shipped.path: []}
 
 
 def test_shipped_outputs_that_are_not_those_of_the_records_stop_an_import(trained):
@@ -155,7 +155,7 @@ def test_shipped_outputs_that_are_not_those_of_the_records_stop_an_import(traine
         import_records([shipped])
     assert str(outputs) in error.value.problem
     assert not Path("store").exists()
-    assert verify([shipped])
+    assert file_problems([shipped])[shipped.path]
 
 
 def test_a_file_above_the_limit_is_not_shipped(trained, monkeypatch):
