@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any
 
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.data.registry import catalog
@@ -12,8 +12,8 @@ from gt_bench.leaderboard.columns import table_lines
 from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.verdicts import p_of_comparisons
 from gt_bench.leaderboard.words import notes_of, reduced_of, rival_of, status_of
-from gt_bench.records.cell import EnsembleSummary
-from gt_bench.records.state import CellState
+from gt_bench.papers.units import Unit
+from gt_bench.records.state import CellState, CellStatus
 from gt_bench.stats.claim import ClaimWord
 from gt_bench.stats.false_discovery import false_discovery
 from gt_bench.stats.verdict import Verdict, VerdictWord
@@ -22,88 +22,27 @@ from gt_bench.utils.format import csv_text
 from gt_bench.utils.io import json_value, write_bytes
 
 
-class Columns(TypedDict):
-    """A row of a leaderboard, in the order of its CSV.
+def to_columns(row: Row) -> dict[str, Any]:
+    """Returns a row as JSON: its columns, its state, and its source and ensemble if it has them."""
+    line: dict[str, Any] = {**_columns(row), "state": row.state}
+    if row.source:
+        line["source"] = row.source
+    if row.search and row.search.ensemble:
+        line["ensemble"] = row.search.ensemble
+    return line
+
+
+def _columns(row: Row) -> dict[str, object]:
+    """Returns a row as flat columns, in the order of its CSV. This is the only place that knows their names.
 
     Numbers are raw units (a percentage is a fraction); None where there is none.
     """
-
-    cell: str
-    dataset: str
-    model: str
-    status: str
-    reason: str | None
-    metric: str | None
-    direction: str | None
-    unit: str
-    mean: float | None
-    std: float | None
-    std_ddof: int
-    runs: int
-    seeds: int
-    published_mean: float | None
-    published_std: float | None
-    published_runs: int | None
-    published_printed: str | None
-    published_source: str | None
-    published_place: list[str] | None
-    flags: list[str]
-    difference: float | None
-    interval_low: float | None
-    interval_high: float | None
-    verdict: str | None
-    provisional: bool | None
-    margin: float | None
-    margin_std: float | None
-    power: float | None
-    seeds_needed: int | None
-    p_difference: float | None
-    p_equivalence: float | None
-    excluded_gap: float | None
-    q_difference: float | None
-    claim: str | None
-    claim_rival: str | None
-    claim_low: float | None
-    claim_high: float | None
-    claim_more_seeds: int | None
-    reduced: list[str]
-    notes: list[str]
-    chosen_on_test: bool
-    parameters: int | None
-    seconds_per_epoch: float | None
-    peak_memory_mib: float | None
-    device: str | None
-    values: list[float]
-    digests: list[str]
-    tests: str | None
-    chance: float | None
-    expected: str | None
-    expected_limit: float | None
-    expected_margin: float | None
-    expected_because: str | None
-    as_expected: str | None
-    contributed: str | None
-
-
-COLUMNS = tuple(Columns.__annotations__)
-
-
-class ExportedRow(Columns):
-    """The columns of a row, its state, and its source and ensemble if it has them, as in JSON."""
-
-    state: CellState
-    source: NotRequired[str]
-    ensemble: NotRequired[EnsembleSummary]
-
-
-def to_columns(row: Row) -> ExportedRow:
-    """Returns a row as flat columns. This is the only place that knows their names."""
     mine, published, claim, cost = row.summary, row.published, row.claim, row.cost
     verdict, outlook = row.verdict or Verdict(VerdictWord.NO_RESULT), row.outlook
     limit = outlook.limit if outlook else None
     low, high = verdict.interval or (None, None)
     claim_low, claim_high = claim.interval if claim and claim.interval else (None, None)
-    line: ExportedRow = {
+    return {
         "cell": row.cell,
         "dataset": row.dataset,
         "model": row.model,
@@ -159,13 +98,10 @@ def to_columns(row: Row) -> ExportedRow:
         "expected_because": limit.because if limit else None,
         "as_expected": outlook.agreement if outlook else None,
         "contributed": row.contributed,
-        "state": row.state,
     }
-    if row.source:
-        line["source"] = row.source
-    if row.search and row.search.ensemble:
-        line["ensemble"] = row.search.ensemble
-    return line
+
+
+COLUMNS = tuple(_columns(Row("suite/dataset/row", None, None, Unit.NONE, CellState(ended=CellStatus.NOT_RUN))))
 
 
 def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gt_bench.leaderboard.collect import Gathered
-from gt_bench.leaderboard.export import COLUMNS, Columns, to_columns
+from gt_bench.leaderboard.export import COLUMNS, to_columns
 from gt_bench.leaderboard.row import Row
 from gt_bench.records.run import RunRecord
 
@@ -24,7 +24,12 @@ ENSEMBLE = {
 }
 RESULT_COLUMNS = ("cell", "suite", *COLUMNS[1:], "source", *ENSEMBLE)
 # float64 also where no row has a value
-NUMBERS = [name for name, kind in Columns.__annotations__.items() if kind in (float | None, int | None)] + [*ENSEMBLE]
+NUMBERS = (
+    *("mean", "std", "published_mean", "published_std", "published_runs", "difference", "interval_low"),
+    *("interval_high", "margin", "margin_std", "power", "seeds_needed", "p_difference", "p_equivalence"),
+    *("excluded_gap", "q_difference", "claim_low", "claim_high", "claim_more_seeds", "parameters"),
+    *("seconds_per_epoch", "peak_memory_mib", "chance", "expected_limit", "expected_margin", *ENSEMBLE),
+)
 RUN_COLUMNS = (
     *("cell", "suite", "dataset", "model", "source", "seed", "split", "status", "error"),
     *("metric", "direction", "val", "test", "best_epoch", "epochs", "test_metrics", "curves"),
