@@ -54,6 +54,15 @@ def paper_titles() -> dict[str, str]:
     return {paper: load_suite(paper).title for paper in papers()}
 
 
+def label_of(suite: str) -> str:
+    """Returns the short name of a suite for readers.
+
+    Raises:
+        RecipeError: its suite.yaml is invalid.
+    """
+    return load_suite(suite).label or suite
+
+
 def read_entries(paper: str) -> list[Settings]:
     """Returns the entries of a paper's results.yaml, each with the name of the paper.
 

@@ -12,7 +12,6 @@ from gt_bench.claims.evaluate import Claim, ClaimVerdict, Evaluation, evaluate_c
 from gt_bench.claims.table import table_of
 from gt_bench.config.cell_recipe import recipes_of
 from gt_bench.config.grid import Grid, load_grid
-from gt_bench.config.suite import load_suite
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import SHIPPED, Version, every_row, shipped_of
 from gt_bench.leaderboard.columns import SHOWN, cells
@@ -20,7 +19,7 @@ from gt_bench.leaderboard.coverage import coverage, seconds_by_device
 from gt_bench.leaderboard.export import tally
 from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.whole_paper import several_recipes
-from gt_bench.papers.results_file import paper_titles
+from gt_bench.papers.results_file import label_of, paper_titles
 from gt_bench.papers.table_layout import layouts
 from gt_bench.reports import over_datasets, suite_comparison
 from gt_bench.reports.html.overview import PaperLine, of_papers
@@ -89,7 +88,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
             for table in run:
                 parts += [*to_markdown(table, signs=False).splitlines(), ""]
             parts += [*bare, ""] if bare else []
-    labels = {name: load_suite(name).label or name for name in paper_titles()}
+    labels = {name: label_of(name) for name in paper_titles()}
     parts += [
         "## Method against method over datasets",
         "",
@@ -122,7 +121,7 @@ def _differences(root: Path) -> list[str]:
     for name, folder in suite_folders().items():
         path = root / name / DIFFERENCES if (root / name).is_dir() else folder / DIFFERENCES
         if path.exists():
-            lines += [f"### {load_suite(name).label or name}", "", path.read_text(encoding="utf-8")]
+            lines += [f"### {label_of(name)}", "", path.read_text(encoding="utf-8")]
     return lines
 
 

@@ -18,13 +18,12 @@ from gt_bench.claims.evaluate import Claim, ClaimVerdict, Evaluation, evaluate_c
 from gt_bench.config.cell_recipe import recipes_of
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.suite import load_suite
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import SHIPPED, Gathered
 from gt_bench.leaderboard.coverage import added, coverage, seconds_by_device, spent
 from gt_bench.leaderboard.export import explanation, tally
 from gt_bench.leaderboard.row import Row
-from gt_bench.papers.results_file import paper_titles
+from gt_bench.papers.results_file import label_of, paper_titles
 from gt_bench.papers.table_layout import layouts
 from gt_bench.reports import over_datasets, suite_comparison
 from gt_bench.reports.html import cell_details, content, custom_plots, overview, plot_data, progress
@@ -121,7 +120,7 @@ def page_html(
 
 def _methods(rows: Sequence[Row]) -> dict[str, object]:
     """Returns the section of methods over datasets: a diagram per paper, and the ranking of all runs."""
-    labels = {name: load_suite(name).label or name for name in paper_titles()}
+    labels = {name: label_of(name) for name in paper_titles()}
     diagrams, overall = over_datasets.diagrams(labels, rows), over_datasets.all_runs(rows)
     return {
         "rank_rule": over_datasets.RULE,
@@ -139,7 +138,7 @@ def _methods(rows: Sequence[Row]) -> dict[str, object]:
 def _paper(name: str, title: str, short: PaperSummary | None, tables: Sequence[PaperTable]) -> dict[str, object]:
     """Returns a paper with its published tables: those with runs, and those without."""
     mine = [table for table in tables if table.layout.paper == name]
-    label = load_suite(name).label or name
+    label = label_of(name)
     return {
         "name": name,
         "label": label,

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
-from gt_bench.config.suite import load_suite
 from gt_bench.leaderboard.coverage import Coverage
 from gt_bench.leaderboard.row import Row
 from gt_bench.leaderboard.whole_paper import judged_numbers, whole_paper
+from gt_bench.papers.results_file import label_of
 from gt_bench.reports.html.content import id_of
 from gt_bench.reports.paper_table import KINDS, NOT_JUDGED, kind_of
 
@@ -55,7 +55,7 @@ def of_papers(covered: Iterable[Coverage], rows: Sequence[Row]) -> list[PaperLin
         lines.append(
             {
                 "paper": paper.paper,
-                "label": load_suite(paper.paper).label or paper.paper,
+                "label": label_of(paper.paper),
                 "numbers": paper.numbers,
                 "complete": complete,
                 "provisional": provisional,
@@ -78,7 +78,7 @@ def total(lines: Iterable[PaperLine]) -> dict[str, int]:
 def rows_of_numbers(covered: Iterable[Coverage], rows: Sequence[Row]) -> dict[tuple[str, str | None], str]:
     """Return {(id of a row, its metric): label of the paper} of the rows that decide an own number of a paper."""
     return {
-        (id_of(row), row.metric): load_suite(paper.paper).label or paper.paper
+        (id_of(row), row.metric): label_of(paper.paper)
         for paper in covered
         for row in judged_numbers(paper.paper, rows).values()
     }
