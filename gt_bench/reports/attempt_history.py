@@ -158,12 +158,12 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
         old, new = ({getattr(r.run.digests, what) or "none" for r in attempt.records} for attempt in (before, after))
         if old != new:
             lines.append(f"{what:<7} {_digests(old)} -> {_digests(new)}")
-    versions = (_by_key(record.run.versions for record in attempt.records) for attempt in (before, after))
-    lines += [f"version {component}: {old} -> {new}" for component, old, new in _differing(*versions, "none")]
+    versions = [_by_key(record.run.versions for record in attempt.records) for attempt in (before, after)]
+    lines += [f"version {component}: {old} -> {new}" for component, old, new in _differing(versions, "none")]
     if len({r.measured.code for attempt in (before, after) for r in attempt.records}) > 1:
         lines += code_changes(before, after)
-    machines = (_by_key(r.measured.environment.to_disk() for r in attempt.records) for attempt in (before, after))
-    differing = sorted(_differing(*machines, "None"))
+    machines = [_by_key(r.measured.environment.to_disk() for r in attempt.records) for attempt in (before, after)]
+    differing = sorted(_differing(machines, "None"))
     return lines + [f"machine {key}: {old} -> {new}" for key, old, new in differing if key != "commit"]
 
 
@@ -173,11 +173,12 @@ def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) ->
         {key: str(value) for key, value in flat(recipe) if key.split(".")[0] not in ("origin", "published")}
         for recipe in (before, after)
     )
-    return _differing(old, new, ABSENT)
+    return _differing([old, new], ABSENT)
 
 
-def _differing(old: Mapping[str, str], new: Mapping[str, str], absent: str) -> list[tuple[str, str, str]]:
+def _differing(sides: Sequence[Mapping[str, str]], absent: str) -> list[tuple[str, str, str]]:
     """Return (key, old value, new value) of each value that differs; `absent` where there is none."""
+    old, new = sides
     values = [(key, old.get(key, absent), new.get(key, absent)) for key in dict.fromkeys([*old, *new])]
     return [(key, then, now) for key, then, now in values if then != now]
 

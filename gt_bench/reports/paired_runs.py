@@ -198,8 +198,8 @@ def compare(
         # without a spread, the t-test is certain of any difference
         if rope is not None and result.word != TOO_FEW and result.effect is not None:
             common = a.values.keys() & b.values.keys()
-            values = ([side.values[run] for run in sorted(common)] for side in (a, b))
-            bayes = bayesian(*values, a.version.result.direction or "", rope)
+            first_values, second_values = ([side.values[run] for run in sorted(common)] for side in (a, b))
+            bayes = bayesian(first_values, second_values, a.version.result.direction or "", rope)
         left_out = len(a.values.keys() ^ b.values.keys())
         metric = a.version.result.metric or ""
         compared.append(PairedRuns(dataset, metric, a, b, result, without_examples, left_out, bayes))

@@ -56,12 +56,12 @@ def sweep(
     followed = _Sweep(cells, grid, cluster, at_most, say)
     followed.prepare()
     followed.submit()
-    while places := cluster.places(followed.ids):
+    while places := cluster.places([job.id for job in followed.submitted]):
         followed.report(places)
         followed.warn(places)
         time.sleep(poll)
-        if len(later := cluster.places(followed.ids)) < len(places):
-            followed.report(later)
+        if len(cluster.places([job.id for job in followed.submitted])) < len(places):
+            followed.report(cluster.places([job.id for job in followed.submitted]))
             followed.submit()  # jobs that waited for those jobs, or for a free place
     followed.report({})
     return followed.close()
@@ -84,11 +84,6 @@ class _Sweep:
 
     def __post_init__(self) -> None:
         self._say_once = cache(self.say)
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the jobs that this sweep follows."""
-        return [job.id for job in self.submitted]
 
     def prepare(self) -> None:
         """Prepare data and encodings once on this machine, before anything is submitted."""
@@ -114,7 +109,7 @@ class _Sweep:
                 for job in alive
                 if any(run in runs or (run[1] is None and run[0] in planned.searches) for run in job.runs)
             ]
-            self.submitted += [job for job in new if job.id not in self.ids]
+            self.submitted += [job for job in new if job.id not in {known.id for known in self.submitted}]
             taken = {run for job in alive for run in job.runs} | self.tried
             ready = [run for run in planned.missing if run.run not in taken and run.cell.dataset not in planned.data]
             everything = jobs_of(planned, shared=0)

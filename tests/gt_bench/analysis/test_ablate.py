@@ -168,7 +168,8 @@ def test_a_run_with_an_undefined_metric_is_in_no_pair(project, monkeypatch):
     monkeypatch.setattr(ablate, "versions_of", lambda *_: [version])
     grid = load_grid()
     (one,) = ablate.arms(grid, list(grid.cells.values()))[0]
-    assert one.values == {(0, 0): 0.5}
+    assert [record.run.test for record in one.records] == [0.5]
+    assert one.runs == {(0, 0)}
 
 
 @pytest.mark.slow
