@@ -9,13 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
+from torch_geometric.data import Data
 from typer.testing import CliRunner
 
+from gt_bench import evaluate
 from gt_bench.api.needed_encodings import with_encodings
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.data.custom.description import Description
+from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
 from gt_bench.experiment.debug import Debugger
 from gt_bench.experiment.run import Experiment
@@ -50,10 +54,8 @@ def write_friends(folder: Path, nodes: int = 40) -> Path:
     """Writes two groups of people; most edges are within a group. Each edge has a class and a weight."""
     rng = np.random.default_rng(0)
     group = np.arange(nodes) % 2
-    pairs = sorted(
-        {tuple(sorted(pair)) for pair in rng.integers(0, nodes, (6 * nodes, 2)).tolist() if pair[0] != pair[1]}
-    )
-    pairs = [(a, b) for a, b in pairs if group[a] == group[b] or rng.random() < 0.1]
+    pairs = sorted({tuple(sorted(pair)) for pair in rng.integers(0, nodes, (6 * nodes, 2)).tolist()})
+    pairs = [(a, b) for a, b in pairs if a != b and (group[a] == group[b] or rng.random() < 0.1)]
     folder.mkdir(parents=True)
     features = [f"p{i},{group[i] + rng.normal():.3f},{rng.normal():.3f}" for i in range(nodes)]
     (folder / "nodes.csv").write_text("\n".join(["id,a,b", *features]) + "\n")
@@ -78,8 +80,6 @@ def friends(tmp_path_factory):
 def test_every_node_model_trains_on_links_by_its_defaults(friends, monkeypatch, name):
     """By its equations: compiling the fast paths of all widths takes half a minute."""
     monkeypatch.chdir(friends)
-    from gt_bench.data.packed import PackedDataset
-
     packed, info = PackedDataset.open("data/packed/friends"), model_info(name)
     with use("reference"):
         recipe = with_encodings(recipe_of(info, packed.header, {}, [0], None), info, packed)
@@ -137,30 +137,19 @@ def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_pat
 
 @pytest.mark.slow
 def test_a_data_object_has_links_without_its_labels(tmp_path, monkeypatch, capsys):
-    import torch
-    from torch_geometric.data import Data
-
-    from gt_bench import evaluate
-
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text("run: {tracking: false, parallel: 1}\n")
     Path("grid.yaml").write_text("datasets: []\nsuites: []\ncells: {}\n")
     pairs = torch.tensor([(i, (i + j) % 12) for i in range(12) for j in (1, 2, 5)]).T
     data = Data(x=torch.randn(12, 3), edge_index=pairs, y=torch.arange(12) % 2)
-    settings = {"epochs": 2, "model.hidden_dim": 4, "head.dim": 4}
-    found = evaluate("gcn", data, 1, name="rings", task="link-prediction", undirected=True, set=settings, track=False)
+    settings = {"epochs": 2, "model.hidden_dim": 4}
+    links = {"task": "link-prediction", "undirected": True}
+    found = evaluate("gcn", data, 1, name="rings", set=settings | {"head.dim": 4}, track=False, **links)
     assert 0 < found.mean <= 1
     assert "targets   36 edges; 100 negatives of each on val and test" in capsys.readouterr().out
-    stored = np.load("data/own/rings.npz")
-    assert stored["y"].tolist() == [1] * 36  # every edge is one
-    other = evaluate(
-        "gcn", data, 1, name="halves", task="node-classification", set=settings_of_nodes(settings), track=False
-    )
+    assert np.load("data/own/rings.npz")["y"].tolist() == [1] * 36  # every edge is one
+    other = evaluate("gcn", data, 1, name="halves", task="node-classification", set=settings, track=False)
     assert other.row["metric"] == "accuracy"
-
-
-def settings_of_nodes(settings):
-    return {key: value for key, value in settings.items() if not key.startswith("head.")}
 
 
 def test_a_model_without_embeddings_of_nodes_is_refused(friends, monkeypatch):

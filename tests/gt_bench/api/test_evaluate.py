@@ -13,31 +13,39 @@ import torch
 import yaml
 from typer.testing import CliRunner
 
-from gt_bench.api.evaluate import Incompatible, try_pair
+from gt_bench.api.evaluate import Incompatible, save, try_pair
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.option_text import OptionError
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.config.tried import TriedCell
 from gt_bench.data.custom.description import Description
-from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed import PackedDataset
+from gt_bench.pipeline.gather import gather
+from gt_bench.pipeline.train import train_cell
 from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.records.cell import CellNames
+from gt_bench.reports.dataset_comparison import comparison
 from gt_bench.store.run_store import Store
+from gt_bench.tracking.descriptions import command_of, describe_run
+from gt_bench.tracking.payload import tracked_run
 from gt_bench.training.target_scaling import StandardisedTargets
 from gt_bench.utils.errors import MissingPackage
 from gt_models.registry import model_info
+from tests.conftest import ROOT
 from tests.gt_bench.cells import changed, make_result
+from tests.gt_bench.conftest import header_of
 from tests.gt_bench.custom_data import write_many
 from tests.refusals import refused
 
 FAST = {"epochs": 3, "model.hidden_dim": 8}
+SHORT = ["--set", "epochs=3", "--set", "model.hidden_dim=8"]
 
 
 @pytest.mark.slow
 def test_a_pair_without_a_recipe(ours):
-    arguments = ["try", "gcn", "web", "--seeds", "0-1", "--set", "epochs=3", "--set", "model.hidden_dim=8"]
-    shown = CliRunner().invoke(app, [*arguments, "--save", "mine"])
+    shown = CliRunner().invoke(app, ["try", "gcn", "web", *SHORT, "--seeds", "0-1", "--save", "mine"])
     assert shown.exit_code == 0, shown.output
     assert "this run is number 1 of 1" in shown.output
     records = list(Store().records())
@@ -49,8 +57,6 @@ def test_a_pair_without_a_recipe(ours):
     assert recipe.origin["epochs"] == "chosen: by --set"
     assert load_grid().find("mine/web/gcn-epochs-3-hidden-dim-8").dataset == "web"
     # the saved recipe is the one that was run: its runs are already in the store
-    from gt_bench.pipeline.train import train_cell
-
     grid = load_grid()
     result = train_cell(grid.find("mine/web/gcn-epochs-3-hidden-dim-8"), grid, bar=False)
     assert set(result.runs) == {r.digest for r in records}
@@ -91,17 +97,13 @@ def test_numbers_in_another_unit_are_not_ranked_together(ours):
     assert raw.unit == ""
     found = try_pair("mlp", "many", FAST, [0])
     assert found.row["targets"] == "train"  # the default for user-supplied data
-    assert [(row["model"], row["against"]) for row in found.rows] == [
-        (found.row["model"], None),
-        (raw.row["model"], None),
-    ]
+    others = [(found.row["model"], None), (raw.row["model"], None)]
+    assert [(row["model"], row["against"]) for row in found.rows] == others
     assert [texts[2] for texts in found.texts()] == ["mae / σ", "mae"]
     assert "this run is number 1 of 1" in str(found)
     assert found.unit.startswith("mae / σ: in standard deviations of the training targets")
     assert found.unit in str(found)
-    shown = CliRunner().invoke(
-        app, ["try", "mlp", "many", "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=8"]
-    )
+    shown = CliRunner().invoke(app, ["try", "mlp", "many", *SHORT, "--seeds", "0"])
     assert found.unit in shown.output
 
 
@@ -116,37 +118,23 @@ def test_whole_numbers_are_quantities_where_that_is_stated(ours):
 
 
 def test_only_data_of_ones_own_have_their_targets_standardised():
-    about = {"name": "mine", "task": "graph-regression", "metric": "mae", "level": "graph", "in_dim": 4, "out_dim": 1}
-    about |= {"split_kind": "graph", "num_splits": 1}
+    about = {"level": "graph", "in_dim": 4, "out_dim": 1, "split_kind": "graph", "num_splits": 1}
     for provenance, targets in (({"arguments": {"content": "0"}}, "train"), ({"arguments": {}}, None), ({}, None)):
-        assert (
-            recipe_of(model_info("gcn"), PackedHeader(**about, provenance=provenance), {}, None, None).targets
-            == targets
-        )
+        header = header_of("mine", "graph-regression", provenance=provenance, **about)
+        assert recipe_of(model_info("gcn"), header, {}, None, None).targets == targets
 
 
 @pytest.mark.slow
 def test_shipped_numbers_are_listed_next_to_it(ours, monkeypatch):
-    from tests.conftest import ROOT
-
     grid = load_grid(ROOT / "params.yaml")
-    from gt_bench.config.tried import TriedCell
-    from gt_bench.pipeline.gather import gather
-    from gt_bench.reports.dataset_comparison import comparison
-
     cell = TriedCell(key="tried-texas-x", cell="tried/texas/x", dataset="texas", model="x", settings="recipes")
     result = changed(make_result(cell.cell, []), status="diverged", seeds=[0], recipe={})
     monkeypatch.chdir(ROOT)
-    found = comparison(
-        cell,
-        result,
-        grid,
-        "x",
-        ours / "store",
+    stored, papers = (
         gather(grid, ours / "results", ours / "store", ROOT / "suites"),
-        ours / "results",
-        ROOT / "suites",
+        (ours / "results", ROOT / "suites"),
     )
+    found = comparison(cell, result, grid, "x", ours / "store", stored, *papers)
     assert any(row["of"] == "edge-transformer, shipped" for row in found.rows)
     assert found.mean is None
     assert "this run has no number" in str(found)
@@ -208,17 +196,11 @@ WRONG = [
     ("gcn", {"model.hidden_dim": 0}, None, RecipeError, "model", "hidden_dim is 0"),
     ("appnp", {"model.hidden_dim": 0}, None, RecipeError, "model", "has no entries (given: hidden_dim: 0)"),
     ("polynormer", {"phases": [{"name": "warmup", "epochs": 1}]}, None, RecipeError, "phases", "not 'warmup'"),
-    (
-        "mlp",
-        {"phases": [{"name": "local", "epochs": 1}], "patience": None},
-        None,
-        RecipeError,
-        "phases",
-        "model 'mlp' does not support phases",
-    ),
+    ("mlp", {"phases": [{"name": "local", "epochs": 1}], "patience": None}, None, RecipeError, "phases",
+     "model 'mlp' does not support phases"),
     ("gcn", {"loss": "bce"}, None, RecipeError, "", "loss 'bce'"),
     ("gcn", dict.fromkeys(ALL_SEARCHED, 1), 2, OptionError, "--search", "nothing is left to search"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model", "given", "trials", "kind", "place", "problem"), WRONG)
@@ -237,8 +219,6 @@ def test_an_invalid_save_is_refused_before_anything_is_trained(ours, suite):
 
 
 def test_another_recipe_is_not_written_over(ours):
-    from gt_bench.api.evaluate import save
-
     found = try_pair("mlp", "web", FAST, [0])
     path = save(found.recipe, "mine")
     assert save(found.recipe, "mine") == path
@@ -267,9 +247,6 @@ def test_without_mlflow_one_line_reports_it_once(ours, monkeypatch, capsys):
 
 
 def test_the_page_of_a_tried_run_names_what_exists(ours):
-    from gt_bench.tracking.descriptions import command_of, describe_run
-    from gt_bench.tracking.payload import tracked_run
-
     given = FAST | {"optimizer.lr": 0.02}
     found = try_pair("gcn", "web", given, [0, 2])
     record = next(Store().records())

@@ -14,7 +14,10 @@ from gt_bench.config.option_text import OptionError
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.custom.description import Description
+from gt_bench.data.packed import PackedDataset
+from gt_bench.records.cell import CellNames
 from gt_bench.store.run_store import Store
+from gt_bench.tracking.descriptions import command_of
 from gt_bench.utils.errors import DatasetError
 from tests.conftest import ROOT
 from tests.gt_bench.custom_data import write_web
@@ -51,9 +54,6 @@ def test_every_command_knows_what_was_tried(tried):
     page = Path("page.html").read_text()
     assert "gcn-epochs-3-hidden-dim-8" in page
     assert run("train", GCN).count("from the store") == 2
-
-
-def test_what_changed_between_two_attempts_of_a_tried_pair(tried):
     try_pair("gcn", "web", FAST, [2, 3])
     assert "attempt 2" in run("history", GCN)
     assert "attempt 2" in run("diff", GCN)
@@ -120,8 +120,6 @@ def test_undirected_data_of_ones_own(ours, capsys):
     folder = write_web(ours / "lab/shop")
     run("try", "mlp", str(folder), "--seeds", "0", "--epochs", "2", "--undirected")
     assert "undirected: true" in Path("datasets.yaml").read_text()
-    from gt_bench.data.packed import PackedDataset
-
     header = PackedDataset.open("data/packed/shop").header
     assert header.statistics["symmetric"]
     said = run("try", "mlp", str(folder), "--seeds", "0", "--epochs", "2")  # it is in datasets.yaml
@@ -144,9 +142,6 @@ def test_a_search_prints_its_space_and_takes_another(ours, capsys):
     assert said.index("optimizer.lr  ") < said.index("trial 0")
     assert load_recipe("tuned/tried/web/mlp-epochs-2-searched.yaml").model.arguments["hidden_dim"] in (4, 8)
     assert "defaults: " in said  # the default width is outside this space
-    from gt_bench.records.cell import CellNames
-    from gt_bench.tracking.descriptions import command_of
-
     cell = CellNames(cell="tried/web/mlp-epochs-2-searched", suite="tried", dataset="web", model="mlp")
     before = Path("tried/web/mlp-epochs-2-searched.yaml").read_bytes()
     run(*command_of(cell).split()[1:])
@@ -187,9 +182,8 @@ def test_every_command_with_results_prints_json_as_documented(tried, monkeypatch
     }
     try_pair("gcn", "web", FAST, [2, 3])
     found["diff"] = json.loads(run("diff", GCN, "--json"))
-    shown = CliRunner().invoke(
-        app, ["try", "gcn", "web", "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=8", "--json"]
-    )
+    options = ["--set", "epochs=3", "--set", "model.hidden_dim=8", "--json"]
+    shown = CliRunner().invoke(app, ["try", "gcn", "web", "--seeds", "0", *options])
     made = json.loads(shown.stdout)
     assert "splits" in shown.stderr
     found |= {"try": made, "rows": made["rows"][0]}

@@ -59,14 +59,10 @@ def small(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["polynormer", "polynormer-released"])
 def test_the_attention_is_that_of_the_last_layer(name):
     torch.manual_seed(0)
-    model = (
-        create_model(name, in_dim=3, out_dim=2, hidden_dim=12, num_heads=3, num_local_layers=1, num_global_layers=2)
-        .double()
-        .eval()
-    )
-    batch = GraphBatch(
-        torch.randn(7, 3, dtype=torch.float64), torch.tensor([[0, 1, 2, 5], [1, 2, 3, 6]]), torch.tensor([0, 7])
-    )
+    sizes = {"hidden_dim": 12, "num_heads": 3, "num_local_layers": 1, "num_global_layers": 2}
+    model = create_model(name, in_dim=3, out_dim=2, **sizes).double().eval()
+    edges = torch.tensor([[0, 1, 2, 5], [1, 2, 3, 6]])
+    batch = GraphBatch(torch.randn(7, 3, dtype=torch.float64), edges, torch.tensor([0, 7]))
     taken = []
     layer = model.global_layers[-1]
     layer.register_forward_pre_hook(lambda module, given: taken.append(given[0]))
@@ -75,14 +71,12 @@ def test_the_attention_is_that_of_the_last_layer(name):
     # H + b times the norm of WV, as the layer itself gives it
     with torch.no_grad():
         value = layer.attention.value(taken[0]).unflatten(1, (-1, 3))  # [N, C, H]
-        mixed = layer.norm(torch.einsum("hij,jch->ich", weights, value).flatten(1)) * (
-            layer.gate(taken[0]) + layer.beta(None)
-        )
+        gate = layer.gate(taken[0]) + layer.beta(None)
+        mixed = layer.norm(torch.einsum("hij,jch->ich", weights, value).flatten(1)) * gate
         torch.testing.assert_close(mixed, layer.attend(taken[0], batch, None))
     some = torch.tensor([4, 1])
-    torch.testing.assert_close(
-        same_label.attention(*same_label.features(model, batch), some), weights[:, some][:, :, some]
-    )
+    among = same_label.attention(*same_label.features(model, batch), some)
+    torch.testing.assert_close(among, weights[:, some][:, :, some])
     assert len(layer._forward_pre_hooks) == 1  # its hook was removed
 
 
@@ -90,14 +84,12 @@ def by_keys(sharpness: float) -> tuple[torch.nn.Module, GraphBatch, np.ndarray]:
     """A Polynormer whose keys are (almost) one-hot vectors of the label, or all alike where `sharpness` is 0."""
     labels = np.array([0, 0, 1, 0, 1, 0, 0, 1])
     x = torch.eye(2, dtype=torch.float64)[labels]
-    model = create_model(
-        "polynormer", in_dim=2, out_dim=2, hidden_dim=4, num_heads=2, num_global_layers=1, attention="global"
-    ).double()
+    sizes = {"hidden_dim": 4, "num_heads": 2, "num_global_layers": 1, "attention": "global"}
+    model = create_model("polynormer", in_dim=2, out_dim=2, **sizes).double()
     of = model.global_layers[0].attention
     with torch.no_grad():
-        model.input.linear.weight.copy_(
-            torch.eye(2).repeat_interleave(2, 0)
-        )  # channel c * H + h: both heads have both labels
+        # channel c * H + h: both heads have both labels
+        model.input.linear.weight.copy_(torch.eye(2).repeat_interleave(2, 0))
         model.input.linear.bias.zero_()
         for m in (of.key, of.query):
             m.weight.copy_(2 * sharpness * torch.eye(4))
@@ -156,35 +148,34 @@ def test_the_stored_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatc
     nodes, same, near = same_label.drawn(run.packed, 0)
     taken = same_label.features(load_trained(run.store.folder(best.digest)).double(), batch)
     weights = same_label.attention(*taken, torch.from_numpy(nodes)).mean(0).numpy()
-    assert (
-        found["trained"]["same label"][0]
-        == same_label.summary(weights, same, near, run.packed.array("y").view(-1).numpy()[nodes])["same label"]
-    )
+    expected = same_label.summary(weights, same, near, run.packed.array("y").view(-1).numpy()[nodes])
+    assert found["trained"]["same label"][0] == expected["same label"]
 
 
 @pytest.mark.parametrize(
     ("module", "case"),
-    [
-        (same_label, "labels and hops"),
-        (same_label, "attention"),
-        (attention_maps, "sparse, ORF"),
-        (attention_distance, "stand-in"),
-    ],
-)
+    [(same_label, "labels and hops"), (same_label, "attention"), (attention_maps, "sparse, ORF"),
+     (attention_distance, "stand-in")],
+)  # fmt: skip
 def test_without_the_data_one_line_states_how_to_have_them(tmp_path, module, case):
     with pytest.raises(trained.RunNotFound) as error:
         module.compute(case, tmp_path)
     assert f"{tmp_path}/packed/" in str(error.value)
 
 
-def scores(*worse):
-    return {"same label": [0.9], "of the worse label": list(worse), "same label within 5 hops": [0.6], "ratio": [1.5]}
+def verdict_of(monkeypatch, check, content, **arguments):
+    """The verdict of a check on stored numbers of its experiment."""
+    monkeypatch.setattr(findings.registry, "partial", lambda name: content)
+    return find_check(check)(**arguments)
 
 
 def test_the_verdict_on_attention_and_labels(monkeypatch):
     def verdict(content):
-        monkeypatch.setattr(findings.registry, "partial", lambda name: content)
-        return find_check("attention_differentiates_labels")(paper="polynormer")
+        return verdict_of(monkeypatch, "attention_differentiates_labels", content, paper="polynormer")
+
+    def scores(*worse):
+        shown = {"same label": [0.9], "of the worse label": list(worse)}
+        return shown | {"same label within 5 hops": [0.6], "ratio": [1.5]}
 
     missing = verdict({"labels and hops": {}})
     assert (missing.computed, missing.holds) == (False, None)
@@ -201,25 +192,21 @@ def test_the_verdict_on_attention_and_labels(monkeypatch):
 # TokenGT
 
 
-def targets() -> torch.Tensor:
-    torch.manual_seed(0)
-    model = create_model("tokengt-attention", hidden_dim=8, head_dim=4)
-    path = torch.tensor([[0, 1, 1, 2, 2, 3, 4, 5, 5, 6], [1, 0, 2, 1, 3, 2, 5, 4, 6, 5]])
-    return model.targets(GraphBatch(torch.zeros(7, 1), path, torch.tensor([0, 4, 7]))).double()
-
-
-def summary(attention: torch.Tensor) -> dict[str, list]:
-    sums = attention_maps.Sums()
-    for part in (slice(0, 1), slice(1, 2)):
-        sums.add(attention[part], targets()[part])
-    return sums.summary()
-
-
 def test_maps_that_are_the_tensors_and_maps_of_another_order():
-    found = summary(targets())
+    torch.manual_seed(0)
+    path = torch.tensor([[0, 1, 1, 2, 2, 3, 4, 5, 5, 6], [1, 0, 2, 1, 3, 2, 5, 4, 6, 5]])
+    batch = GraphBatch(torch.zeros(7, 1), path, torch.tensor([0, 4, 7]))
+    targets = create_model("tokengt-attention", hidden_dim=8, head_dim=4).targets(batch).double()
+
+    def summary(attention):
+        sums = attention_maps.Sums()
+        for part in (slice(0, 1), slice(1, 2)):
+            sums.add(attention[part], targets[part])
+        return sums.summary()
+
+    found, other = summary(targets), summary(targets.roll(1, 1))
     assert found["nearest"] == list(range(15))
     assert found["share"] == found["cosine"] == [1.0] * 15
-    other = summary(targets().roll(1, 1))
     assert other["nearest"] == [14, *range(14)]
     assert max(other["share"] + other["cosine"]) == 0
 
@@ -227,25 +214,17 @@ def test_maps_that_are_the_tensors_and_maps_of_another_order():
 def test_the_verdict_on_maps(monkeypatch):
     right = {"nearest": list(range(15)), "share": [0.95] * 15, "uniform": [0.1] * 15}
 
-    def verdict(**content):
-        monkeypatch.setattr(
-            findings.registry,
-            "partial",
-            lambda name: {f"dense, {name}": value for name, value in content.items()},
-        )
-        return find_check("maps_are_bases")(paper="tokengt", cases=["dense, ORF", "dense, Lap"])
+    def verdict(cases=("dense, ORF", "dense, Lap"), **content):
+        numbers = {name if name == "stand-in" else f"dense, {name}": value for name, value in content.items()}
+        return verdict_of(monkeypatch, "maps_are_bases", numbers, paper="tokengt", cases=list(cases))
 
     none = verdict()
     assert (none.computed, none.holds) == (False, None)
-    assert (
-        "2 trained runs with their weights: `gt-bench train "
-        "tokengt/ba-equivariant-basis-dense/tokengt-attention-orf-type`, `gt-bench" in none.reason
-    )
+    cell = "tokengt/ba-equivariant-basis-dense/tokengt-attention-orf-type"
+    assert f"2 trained runs with their weights: `gt-bench train {cell}`, `gt-bench" in none.reason
     assert "--recompute attention_maps --case 'dense, ORF' --case 'dense, Lap'`" in none.reason
-    monkeypatch.setattr(
-        findings.registry, "partial", lambda name: {"stand-in": right | {"nearest": [1, *range(1, 15)]}}
-    )
-    stand_in = find_check("maps_are_bases")(paper="tokengt", cases=["dense, ORF"])  # shown, but decides nothing
+    wrong_first = right | {"nearest": [1, *range(1, 15)]}
+    stand_in = verdict(["dense, ORF"], **{"stand-in": wrong_first})  # shown, but decides nothing
     assert (stand_in.computed, stand_in.holds) == (False, None)
     assert "; stand-in: 14 of 15 heads nearest to their own tensor" in stand_in.reason
     one = verdict(ORF=right)
@@ -253,7 +232,7 @@ def test_the_verdict_on_maps(monkeypatch):
     assert "tokengt-attention-orf-type" not in one.reason
     assert verdict(ORF=right, Lap=right).holds is True
     assert verdict(ORF=right, Lap=right | {"share": [0.95] * 14 + [0.5]}).holds is None
-    wrong = verdict(ORF=right | {"nearest": [1, *range(1, 15)]})  # one counterexample is enough
+    wrong = verdict(ORF=wrong_first)  # one counterexample is enough
     assert (wrong.holds, wrong.computed) == (False, True)
     assert "14 of 15 heads nearest to their own tensor" in wrong.reason
 
@@ -261,18 +240,8 @@ def test_the_verdict_on_maps(monkeypatch):
 @pytest.mark.parametrize(("name", "specials"), [("tokengt", 1), ("tokengt-released", 2)])
 def test_the_attention_of_a_token_is_that_of_its_layer(name, specials):
     torch.manual_seed(0)
-    model = create_model(
-        name,
-        in_dim=3,
-        out_dim=2,
-        level="node",
-        hidden_dim=8,
-        num_heads=2,
-        num_layers=2,
-        node_identifiers="orf",
-        node_id_dim=5,
-    )
-    model = model.double().eval()
+    sizes = {"hidden_dim": 8, "num_heads": 2, "num_layers": 2, "node_identifiers": "orf", "node_id_dim": 5}
+    model = create_model(name, in_dim=3, out_dim=2, level="node", **sizes).double().eval()
     path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
     batch = GraphBatch(torch.randn(5, 3, dtype=torch.float64), path, torch.tensor([0, 5]))
     passed = []
@@ -281,10 +250,9 @@ def test_the_attention_of_a_token_is_that_of_its_layer(name, specials):
     weights = attention_distance.attention(model, batch)
     assert [w.shape for w in weights] == [(2, specials + 11, specials + 11)] * 2
     for w, (of, x, out) in zip(weights, passed, strict=True):
-        value = (
-            torch.nn.functional.linear(x, of.qkv.weight, of.qkv.bias).chunk(3, 1)[2].unflatten(1, (2, -1))
-        )  # [T, H, C]
-        torch.testing.assert_close(of.out(torch.einsum("hij,jhc->ihc", w, value).flatten(1)), out)
+        value = torch.nn.functional.linear(x, of.qkv.weight, of.qkv.bias).chunk(3, 1)[2].unflatten(1, (2, -1))
+        mixed = torch.einsum("hij,jhc->ihc", w, value)  # value: [T, H, C]
+        torch.testing.assert_close(of.out(mixed.flatten(1)), out)
     assert all(not layer.attn._forward_pre_hooks for layer in model.layers)
 
 
@@ -303,18 +271,13 @@ def test_distances_of_attention_set_by_hand():
     found = attention_distance.weighted(special, hops)
     furthest = hops.where(hops.isfinite(), -1.0).amax(1)
     assert found.tolist() == pytest.approx([0, furthest.mean().item()])
-    assert attention_distance.weighted(torch.ones(1, 11, 11).double(), hops)[0] == pytest.approx(
-        np.mean([row[row.isfinite()].mean().item() for row in hops])
-    )
+    even = attention_distance.weighted(torch.ones(1, 11, 11).double(), hops)[0]
+    assert even == pytest.approx(np.mean([row[row.isfinite()].mean().item() for row in hops]))
 
 
 def test_the_distances_of_a_stored_run(small, tmp_path, monkeypatch):
     monkeypatch.setattr(attention_distance, "GRAPHS", 3)
-    packed = small(
-        "embedded/chains/tokengt",
-        {"model.hidden_dim": 8, "model.num_heads": 2, "epochs": 1},
-        encodings={"laplacian": {"k": 8}},
-    )
+    packed = small("embedded/chains/tokengt", SMALL | {"epochs": 1}, encodings={"laplacian": {"k": 8}})
     record, _ = packed.run(0)
     found = attention_distance.compute("stand-in", tmp_path)
     assert (found["run"], found["graphs"], np.shape(found["distance"])) == (record.digest, 3, (2, 2))
@@ -325,21 +288,14 @@ def test_the_verdict_on_distances(monkeypatch):
     local, everywhere = [0.2, 1.0], [1.9, 1.8]
 
     def verdict(said, **content):
-        kept = {
-            f"PCQM4Mv2, {name}": {"distance": layers, "uniform": 2.0}
-            for name, layers in content.items()
-            if name != "chains"
-        }
-        stand_in = {"stand-in": {"distance": content["chains"], "uniform": 2.0}} if "chains" in content else {}
-        monkeypatch.setattr(findings.registry, "partial", lambda name: kept | stand_in)
-        return find_check("attention_distances")(paper="tokengt", said=said)
+        names = {name: "stand-in" if name == "chains" else f"PCQM4Mv2, {name}" for name in content}
+        numbers = {names[name]: {"distance": layers, "uniform": 2.0} for name, layers in content.items()}
+        return verdict_of(monkeypatch, "attention_distances", numbers, paper="tokengt", said=said)
 
     alone = verdict("deeper", chains=[local, everywhere])
     assert (alone.computed, alone.holds) == (False, None)
-    assert (
-        "2 trained runs with their weights: `gt-bench train tokengt/pcqm4mv2/tokengt-orf`, "
-        "`gt-bench train" in alone.reason
-    )
+    needs = "2 trained runs with their weights: `gt-bench train tokengt/pcqm4mv2/tokengt-orf`, `gt-bench train"
+    assert needs in alone.reason
     assert alone.reason.endswith(
         "stand-in, 2 layers: distances divided by that of uniform attention (2.00 hops) 0.10 to 0.50, 0.90 to 0.95"
     )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from hypothesis import strategies as st
 
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
@@ -34,6 +35,16 @@ def made(spec: DatasetSpec, folder: Path, *files: Path) -> PackedDataset:
     dataset = PackedDataset.open(folder)
     assert_sound(dataset)
     return dataset
+
+
+def mutated(data: st.DataObject, content: bytes, within: int | None = None) -> bytes:
+    """`content` after one to four changes, in its first `within` bytes: bytes are replaced, removed or inserted."""
+    changed = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, min(len(changed), within or len(changed))))
+        new = data.draw(st.binary(max_size=10))
+        changed[start : start + data.draw(st.sampled_from([len(new), 0, 1, 40]))] = new
+    return bytes(changed)
 
 
 def assert_sound(dataset: PackedDataset) -> None:

@@ -116,29 +116,6 @@ def csv_gz(table) -> bytes:
     return gzip.compress(stream.getvalue().encode())
 
 
-def ogb_zip(path, spec, nodes=50, **changes):
-    rng = np.random.default_rng(0)
-    a = spec.arguments
-    order = rng.permutation(nodes)
-    pairs = rng.integers(0, nodes, (80, 2))
-    pairs = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)  # each edge once
-    members = {
-        "raw/edge": pairs,
-        "raw/node-feat": rng.normal(size=(nodes, a["features"])),
-        "raw/node-label": (np.arange(nodes) % a["classes"])[:, None],
-        "raw/num-node-list": np.array([[nodes]]),
-        "raw/num-edge-list": np.array([[len(pairs)]]),
-        f"split/{a['split']}/train": np.sort(order[:30])[:, None],
-        f"split/{a['split']}/valid": np.sort(order[30:40])[:, None],
-        f"split/{a['split']}/test": np.sort(order[40:])[:, None],
-    }
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{a['folder']}/RELEASE_v1.txt", "")
-        for name, table in (members | changes).items():
-            archive.writestr(f"{a['folder']}/{name}.csv.gz", table if isinstance(table, bytes) else csv_gz(table))
-    return members
-
-
 def jet_tree(sizes, seed=0):
     rng = np.random.default_rng(seed)
 
@@ -203,75 +180,6 @@ def tpu_tar(path, kind, sizes, seed=0, edit=lambda data: data):
     return graphs
 
 
-def heterophilous_npz(path, nodes=40, classes=18, features=300, seed=0, **changes):
-    """Write a file with the published keys, types and shapes; edges in one direction, masks [10, N]."""
-    rng = np.random.default_rng(seed)
-    pairs = np.array([(i, j) for i in range(nodes) for j in range(i + 1, nodes)])
-    part = rng.integers(0, 3, (10, nodes))
-    arrays = {
-        "node_features": rng.normal(size=(nodes, features)).astype(np.float32),
-        "node_labels": rng.permutation(np.arange(nodes) % classes),
-        "edges": pairs[rng.choice(len(pairs), 60, replace=False)],
-        **{f"{name}_masks": part == code for code, name in enumerate(("train", "val", "test"))},
-    }
-    np.savez(path, **arrays | changes)
-    return arrays
-
-
-def shchur_npz(folder, classes, features, nodes=1400, **changes):
-    rng = np.random.default_rng(0)
-    attr = sparse.random_array((nodes, features), density=0.02, rng=rng, format="csr", dtype=np.float32)
-    attr.data[:] = rng.integers(1, 100, attr.nnz)
-    adj = sparse.random_array((nodes, nodes), density=0.002, rng=rng, format="csr", dtype=np.float32)
-    arrays = {
-        f"{name}_{key}": getattr(m, key)
-        for name, m in (("attr", attr), ("adj", adj))
-        for key in ("data", "indices", "indptr", "shape")
-    }
-    order = rng.permutation(nodes)
-    arrays |= {"labels": np.arange(nodes) % classes}
-    np.savez(folder / "data.npz", **arrays | changes)
-    np.savez(folder / "split.npz", train=order[:840], valid=order[840:1120], test=order[1120:])
-    return attr, adj
-
-
-def wikipedia_zip(path, nodes=900, features=50, edit=lambda name, text: text):
-    rng = np.random.default_rng(0)
-    parts = {
-        "edges.csv": "id1,id2\n" + "".join(f"{a},{b}\n" for a, b in rng.integers(0, nodes, (3000, 2))),
-        "target.csv": "id,target\n"
-        + "".join(f"{i},{t}\n" for i, t in zip(rng.permutation(nodes), rng.integers(1, 10**6, nodes))),
-        "features.json": json.dumps({str(i): rng.integers(0, features, 5).tolist() for i in rng.permutation(nodes)}),
-    }
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in ("chameleon", "crocodile"):
-            for part, text in parts.items():
-                archive.writestr(f"wikipedia/{name}/musae_{name}_{part}", edit(part, text))
-
-
-def zinc_molecule(n, rng):
-    bonds = np.triu(rng.integers(0, 4, (n, n)), 1)
-    return {
-        "num_atom": n,
-        "atom_type": torch.from_numpy(rng.integers(0, 21, n)),
-        "bond_type": torch.from_numpy(bonds + bonds.T),
-        "logP_SA_cycle_normalized": torch.tensor([float(rng.normal())]),
-    }
-
-
-def zinc_files(folder, chosen, edit=lambda molecules: molecules):
-    """Write a small official archive of ZINC and its index files. Returns molecules by part, and files by path."""
-    rng = np.random.default_rng(0)
-    written = {}
-    with zipfile.ZipFile(folder / "molecules.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for part, ids in chosen.items():
-            written[part] = [zinc_molecule(int(n), rng) for n in rng.integers(2, 9, 7)]
-            archive.writestr(f"molecules/{part}.pickle", pickle.dumps(edit(written[part])))
-            (folder / f"{part}.index").write_text(",".join(map(str, ids)) + "\n")
-    names = ("molecules.zip", "train.index", "val.index", "test.index")
-    return written, {f"zinc12k/{name}": folder / name for name in names}
-
-
 @raw("cornell")
 def webkb(spec: DatasetSpec, folder: Path) -> list[Path]:
     rng = np.random.default_rng(0)
@@ -289,25 +197,42 @@ def webkb(spec: DatasetSpec, folder: Path) -> list[Path]:
 
 @raw("minesweeper", "roman-empire")
 def heterophilous(spec: DatasetSpec, folder: Path) -> list[Path]:
-    loops = np.array([[3, 3], [5, 2], [2, 5], [5, 2], [9, 1]])
-    heterophilous_npz(folder / "a.npz", classes=spec.arguments["classes"], features=7, edges=loops)
+    rng, nodes = np.random.default_rng(0), 40
+    part = rng.integers(0, 3, (10, nodes))
+    arrays = {
+        "node_features": rng.normal(size=(nodes, 7)).astype(np.float32),
+        "node_labels": rng.permutation(np.arange(nodes) % spec.arguments["classes"]),
+        "edges": np.array([[3, 3], [5, 2], [2, 5], [5, 2], [9, 1]]),
+        **{f"{name}_masks": part == code for code, name in enumerate(("train", "val", "test"))},
+    }
+    np.savez(folder / "a.npz", **arrays)
     return [folder / "a.npz"]
 
 
 @raw("computer", "computer-tokengt")
 def shchur(spec: DatasetSpec, folder: Path) -> list[Path]:
-    shchur_npz(folder, spec.arguments["classes"], 8, nodes=630)
-    if len(spec.files) == 1:
-        return [folder / "data.npz"]
-    train, val, test = parts_of(np.random.default_rng(1), 630)
+    rng, nodes = np.random.default_rng(0), 630
+    attr = sparse.random_array((nodes, 8), density=0.02, rng=rng, format="csr", dtype=np.float32)
+    attr.data[:] = rng.integers(1, 100, attr.nnz)
+    adj = sparse.random_array((nodes, nodes), density=0.002, rng=rng, format="csr", dtype=np.float32)
+    keys = ("data", "indices", "indptr", "shape")
+    arrays = {f"{name}_{key}": getattr(m, key) for name, m in (("attr", attr), ("adj", adj)) for key in keys}
+    np.savez(folder / "data.npz", **arrays, labels=np.arange(nodes) % spec.arguments["classes"])
+    train, val, test = parts_of(np.random.default_rng(1), nodes)
     np.savez(folder / "split.npz", train=train, valid=val, test=test)
-    return [folder / "data.npz", folder / "split.npz"]
+    return [folder / "data.npz", folder / "split.npz"][: len(spec.files)]
 
 
 @raw("chameleon", features=50)
 def wikipedia(spec: DatasetSpec, folder: Path) -> list[Path]:
-    wikipedia_zip(folder / "w.zip", nodes=420)
-    return [folder / "w.zip"]
+    rng, nodes = np.random.default_rng(0), 420
+    parts = {"edges.csv": "id1,id2\n" + "".join(f"{a},{b}\n" for a, b in rng.integers(0, nodes, (3000, 2)))}
+    labels = zip(rng.permutation(nodes), rng.integers(1, 10**6, nodes))
+    parts["target.csv"] = "id,target\n" + "".join(f"{i},{t}\n" for i, t in labels)
+    parts["features.json"] = json.dumps({str(i): rng.integers(0, 50, 5).tolist() for i in rng.permutation(nodes)})
+    names = ("chameleon", "crocodile")
+    members = {f"wikipedia/{name}/musae_{name}_{part}": text.encode() for name in names for part, text in parts.items()}
+    return zipped(folder / "w.zip", **members)
 
 
 @raw("gps")
@@ -321,8 +246,19 @@ def hyperedges(spec: DatasetSpec, folder: Path) -> list[Path]:
 
 @raw("zinc")
 def zinc(spec: DatasetSpec, folder: Path) -> list[Path]:
-    _, paths = zinc_files(folder, {"train": [4, 0, 6, 5], "val": [3, 2], "test": [1, 6]})
-    return [paths[file.path] for file in spec.files]
+    rng, members = np.random.default_rng(0), {}
+
+    def molecule(n: int) -> dict:
+        bonds = np.triu(rng.integers(0, 4, (n, n)), 1)
+        arrays = {"atom_type": rng.integers(0, 21, n), "bond_type": bonds + bonds.T}
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return tensors | {"num_atom": n, "logP_SA_cycle_normalized": torch.tensor([float(rng.normal())])}
+
+    for part, ids in (("train", "4,0,6,5"), ("val", "3,2"), ("test", "1,6")):
+        members[f"molecules/{part}.pickle"] = pickle.dumps([molecule(int(n)) for n in rng.integers(2, 9, 7)])
+        (folder / f"{part}.index").write_text(ids + "\n")
+    zipped(folder / "molecules.zip", **members)
+    return [folder / file.path.removeprefix("zinc12k/") for file in spec.files]
 
 
 @raw("zinc-reconstructed")
@@ -420,9 +356,18 @@ def wikics(spec: DatasetSpec, folder: Path) -> list[Path]:
 
 @raw("ogbn-arxiv", "ogbn-arxiv-undirected", features=6)
 def ogb_nodes(spec: DatasetSpec, folder: Path) -> list[Path]:
-    pairs = np.concatenate([edges(np.random.default_rng(1), 50, 60), [[7, 7], [2, 1]]])
-    ogb_zip(folder / "a.zip", spec, **{"raw/edge": pairs})
-    return [folder / "a.zip"]
+    rng, a, nodes = np.random.default_rng(0), spec.arguments, 50
+    order, _ = rng.permutation(nodes), rng.integers(0, nodes, (80, 2))
+    members = {
+        "raw/edge": np.concatenate([edges(np.random.default_rng(1), nodes, 60), [[7, 7], [2, 1]]]),
+        "raw/node-feat": rng.normal(size=(nodes, a["features"])),
+        "raw/node-label": (np.arange(nodes) % a["classes"])[:, None],
+        f"split/{a['split']}/train": np.sort(order[:30])[:, None],
+        f"split/{a['split']}/valid": np.sort(order[30:40])[:, None],
+        f"split/{a['split']}/test": np.sort(order[40:])[:, None],
+    }
+    content = {f"{a['folder']}/{name}.csv.gz": csv_gz(table) for name, table in members.items()}
+    return zipped(folder / "a.zip", **{f"{a['folder']}/RELEASE_v1.txt": b""} | content)
 
 
 @raw("pokec", splits=3)
@@ -496,6 +441,8 @@ def qm9(spec: DatasetSpec, folder: Path) -> list[Path]:
 
 def ogb_graph(text: str) -> dict[str, np.ndarray]:
     """A graph in the form of ogb's smiles2graph, which needs RDKit: a chain of the letters."""
+    if "?" in text:
+        raise AttributeError("no molecule")
     atoms, bonds = np.array([ord(letter) for letter in text]), np.arange(len(text) - 1)
     vocabulary = np.array([119, 5, 12, 12, 10, 6, 6, 2, 2])
     return {

@@ -1,5 +1,6 @@
 """Archives: correct members or a clean error; no file outside the folder, no partial folder."""
 
+import bz2
 import gzip
 import io
 import lzma
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gt_bench.data.archives import ArchiveError, UnpackLimits, decompress, read_member, unpack
+from tests.gt_bench.data.checks import mutated
 from tests.refusals import refused
 
 
@@ -154,17 +156,8 @@ def test_mutated_archives_give_the_right_data_or_a_clean_error(tmp_path_factory,
     elif kind.startswith("t"):
         make_tar(path, MEMBERS, {"tar": "w", "tgz": "w:gz", "txz": "w:xz"}[kind])
     else:
-        import bz2
-
         path.write_bytes({"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}[kind](b"alpha" * 100))
-    content = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        where = data.draw(st.integers(0, max(len(content) - 1, 0)))
-        if data.draw(st.booleans()) and content:
-            content[where] = data.draw(st.integers(0, 255))
-        else:
-            del content[where : where + data.draw(st.integers(1, 40))]
-    path.write_bytes(content)
+    path.write_bytes(mutated(data, path.read_bytes()))
     try:
         if kind in ("gz", "xz", "bz2"):
             assert len(decompress(path)) <= 500

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,20 @@ CONTENT = bytes(range(256)) * 4000
 SHA = hashlib.sha256(CONTENT).hexdigest()
 
 
-def remote(*urls: str, sha256: str = SHA, size: int | None = len(CONTENT)) -> RemoteFile:
-    return RemoteFile("a/b.bin", urls, sha256, size)
+def remote(*urls: str) -> RemoteFile:
+    return RemoteFile("a/b.bin", urls, SHA, len(CONTENT))
+
+
+def fetched(folder: Path, *urls: str, mirrors: Sequence[Path] = ()) -> bool:
+    """Fetch the file into folder/raw: is it the published one?"""
+    return fetch(remote(*urls), folder / "raw", [*map(str, mirrors)]).read_bytes() == CONTENT
+
+
+def begun(folder: Path, content: bytes = CONTENT[:1000], name: str = "b.bin.part") -> Path:
+    """A folder with the first bytes of a file."""
+    (folder / "a").mkdir(parents=True, exist_ok=True)
+    (folder / "a" / name).write_bytes(content)
+    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +50,7 @@ def _no_environment(monkeypatch):
 
 @pytest.fixture
 def mirror_folder(tmp_path):
-    (tmp_path / "mirror/a").mkdir(parents=True)
-    (tmp_path / "mirror/a/b.bin").write_bytes(CONTENT)
-    return tmp_path / "mirror"
+    return begun(tmp_path / "mirror", CONTENT, "b.bin")
 
 
 class Server:
@@ -48,8 +59,6 @@ class Server:
     def __init__(self):
         self.requests: list[tuple[str, str, str | None]] = []
         self.cut: int | None = None
-        self.proceed = threading.Event()  # cleared: the server hangs
-        self.proceed.set()
         self.content = CONTENT
         self.ranges = self.length = True
         outer = self
@@ -86,11 +95,9 @@ class Server:
                     self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body[: outer.cut])
-                self.wfile.flush()
-                outer.proceed.wait(30)
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/b.bin"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
 
@@ -143,77 +150,68 @@ def raw_server():
         (b"HTTP/1.1 206 Partial Content\r\nContent-Length: 1\r\n\r\nx", "answers 206"),
     ],
 )
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("resumed", [False, True])
 def test_answers_without_the_file_are_refused_and_the_next_source_is_tried(
-    tmp_path, server, raw_server, answer, words, begun
+    tmp_path, server, raw_server, answer, words, resumed
 ):
-    if begun and b"206" in answer:
-        answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Range: bytes 0-0/1\r\n\r\n")
-        words = "resumes at another byte"
-    unpinned = RemoteFile("a/b.bin", (url := raw_server([answer]), f"{server.url}/b.bin"), None, None, at_most=1 << 20)
-    if begun:
-        (tmp_path / "raw/a").mkdir(parents=True)
-        (tmp_path / "raw/a/b.bin.part").write_bytes(CONTENT[:1000])
-    assert fetch(unpinned, tmp_path / "raw").read_bytes() == CONTENT
+    if resumed:
+        begun(tmp_path / "raw"), begun(tmp_path / "alone")
+        if b"206" in answer:
+            answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Range: bytes 0-0/1\r\n\r\n")
+            words = "resumes at another byte"
+    both, alone = (
+        RemoteFile("a/b.bin", urls, None, None, at_most=1 << 20)
+        for url in [raw_server([answer])]
+        for urls in ((url, server.url), (url,))
+    )
+    assert fetch(both, tmp_path / "raw").read_bytes() == CONTENT
     with pytest.raises(SourceError) as caught:
-        fetch(
-            RemoteFile("a/c.bin", (url,), None, None, at_most=1 << 20),
-            tmp_path / "begun" if not begun else begin(tmp_path),
-        )
+        fetch(alone, tmp_path / "alone")
     assert words in caught.value.tried[0][1]
-
-
-def begin(folder: Path) -> Path:
-    (folder / "begun/a").mkdir(parents=True)
-    (folder / "begun/a/c.bin.part").write_bytes(CONTENT[:1000])
-    return folder / "begun"
 
 
 def test_mirrors_come_first_and_a_good_file_is_stored(tmp_path, mirror_folder, server):
     messages = []
-    path = fetch(
-        remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], messages.append
-    )
-    assert path.read_bytes() == CONTENT
+
+    def get():
+        mirrors = [str(tmp_path / "empty"), str(mirror_folder)]
+        return fetch(remote(server.url), tmp_path / "raw", mirrors, messages.append).read_bytes()
+
+    assert get() == CONTENT
     assert messages == [f"a/b.bin: {len(CONTENT):,} bytes from {mirror_folder / 'a/b.bin'}"]
-    (mirror_folder / "a/b.bin").unlink()
-    fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)], messages.append)
+    (mirror_folder / "a/b.bin").write_bytes(b"bad")
+    assert get() == CONTENT
     assert len(messages) == 1
     assert server.requests == []
     assert sorted(p.name for p in (tmp_path / "raw/a").iterdir()) == ["b.bin"]
 
 
 def test_a_mirror_may_be_a_url_and_the_environment_comes_before_the_arguments(tmp_path, server, monkeypatch):
-    monkeypatch.setenv("GT_DATA_MIRROR", f"{tmp_path / 'none'}, {server.url}/data")
-    assert mirrors_in_order(["x"]) == [str(tmp_path / "none"), f"{server.url}/data", "x"]
-    assert fetch(remote(), tmp_path / "raw").read_bytes() == CONTENT
+    url = server.url.removesuffix("/b.bin") + "/data"
+    monkeypatch.setenv("GT_DATA_MIRROR", f"{tmp_path / 'none'}, {url}")
+    assert mirrors_in_order(["x"]) == [str(tmp_path / "none"), url, "x"]
+    assert fetched(tmp_path)
     assert server.requests == [("GET", "/data/a/b.bin", None)]
 
 
 def test_a_broken_download_is_continued(tmp_path, server):
     server.cut = 300_000
     with pytest.raises(SourceError) as caught:
-        fetch(remote(f"{server.url}/b.bin"), tmp_path)
+        fetched(tmp_path, server.url)
     assert "run the command again to resume" in caught.value.tried[0][1]
-    assert not (tmp_path / "a/b.bin").exists()
-    assert 0 < (tmp_path / "a/b.bin.part").stat().st_size <= 300_000
-    received = (tmp_path / "a/b.bin.part").stat().st_size
+    assert not (tmp_path / "raw/a/b.bin").exists()
+    received = (tmp_path / "raw/a/b.bin.part").stat().st_size
+    assert 0 < received <= 300_000
     server.cut = None
-    assert fetch(remote(f"{server.url}/b.bin"), tmp_path).read_bytes() == CONTENT
+    assert fetched(tmp_path, server.url)
     assert server.requests[-1][2] == f"bytes={received}-"
 
 
-def test_a_source_that_hangs_is_left_for_the_next_one(tmp_path, server, mirror_folder, monkeypatch):
+def test_a_source_that_hangs_is_left_for_the_next_one(tmp_path, server, raw_server, monkeypatch):
     monkeypatch.setattr(download, "TIMEOUT", (0.5, 0.5))
-    server.proceed.clear()
-    server.cut = 300_000
-    whole = Server()
-    address = remote(f"{server.url}/b.bin", f"{whole.url}/b.bin")
-    assert fetch(address, tmp_path / "raw").read_bytes() == CONTENT
-    assert len(whole.requests) == 1
-    server.proceed.set()
-    whole.http.shutdown()
-    whole.http.server_close()
+    hangs = raw_server([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CONTENT[:9]], pause=30)
+    assert fetched(tmp_path, hangs, server.url)
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("by", ["folder", "host"])
@@ -227,25 +225,24 @@ def test_a_full_disk_is_no_missing_source(tmp_path, server, mirror_folder, monke
         monkeypatch.setattr(download.shutil, "copyfile", full)
     else:
         monkeypatch.setattr(download, "_bar", full)  # called before blocks are written
-    mirrors = [str(mirror_folder)] if by == "folder" else []
+    mirrors = [mirror_folder] if by == "folder" else []
     with pytest.raises(WriteError):
-        fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", mirrors)
+        fetched(tmp_path, server.url, mirrors=mirrors)
     monkeypatch.undo()
-    assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", mirrors).read_bytes() == CONTENT
+    assert fetched(tmp_path, server.url, mirrors=mirrors)
 
 
 def test_a_host_that_cannot_continue_starts_over(tmp_path, server):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a/b.bin.part").write_bytes(b"x" * 100)
+    begun(tmp_path / "raw", b"x" * 100)
     server.ranges = False
-    assert fetch(remote(f"{server.url}/b.bin"), tmp_path).read_bytes() == CONTENT
+    assert fetched(tmp_path, server.url)
 
 
 def test_a_file_that_is_longer_than_published_is_not_read_to_its_end(tmp_path, server):
     server.content = CONTENT * 50
     with pytest.raises(SourceError):
-        fetch(remote(f"{server.url}/b.bin"), tmp_path)
-    assert not (tmp_path / "a/b.bin").exists()
+        fetched(tmp_path, server.url)
+    assert not (tmp_path / "raw/a/b.bin").exists()
 
 
 @pytest.mark.parametrize("length", [True, False])
@@ -253,12 +250,12 @@ def test_a_file_of_unknown_size_has_a_bound(tmp_path, server, length):
     """Whether its length is announced or not. The partial file is deleted."""
     server.content, server.length = CONTENT * 20, length
     bound = len(CONTENT) * 2
-    url = f"{server.url}/b.bin"
-    with refused(SourceError, tried=[(url, f"more than the {bound:,} bytes that are expected")]):
-        fetch(RemoteFile("a/b.bin", (url,), at_most=bound), tmp_path)
+    file = RemoteFile("a/b.bin", (server.url,), at_most=bound)
+    with refused(SourceError, tried=[(server.url, f"more than the {bound:,} bytes that are expected")]):
+        fetch(file, tmp_path)
     assert list((tmp_path / "a").iterdir()) == []
     server.content = CONTENT
-    assert fetch(RemoteFile("a/b.bin", (f"{server.url}/b.bin",), at_most=bound), tmp_path).read_bytes() == CONTENT
+    assert fetch(file, tmp_path).read_bytes() == CONTENT
 
 
 def test_a_mirror_folder_is_bound_too(tmp_path, mirror_folder):
@@ -297,53 +294,46 @@ def test_redirects_from_https_to_http_are_refused(first, location, followed):
 def test_control_characters_of_a_host_are_removed(tmp_path, server):
     server.reason = "<img src=x onerror=alert(1)> \x1b[31mred\x07 \u202etxt"
     with pytest.raises(SourceError) as caught:
-        fetch(remote(f"{server.url}/refused"), tmp_path)
+        fetched(tmp_path, server.url.replace("b.bin", "refused"))
     assert "<img src=x onerror=alert(1)> [31mred" in str(caught.value)
     assert not [c for c in str(caught.value) if not c.isprintable() and c != "\n"]
 
 
 def test_allowed_redirects_are_followed(tmp_path, server):
-    assert fetch(remote(f"{server.url}/moved"), tmp_path).read_bytes() == CONTENT
+    assert fetched(tmp_path, server.url.replace("b.bin", "moved"))
 
 
 def test_a_file_with_a_wrong_checksum_is_renamed_and_the_next_source_is_tried(tmp_path, mirror_folder, server):
-    bad = b"y" * len(CONTENT)
-    (mirror_folder / "a/b.bin").write_bytes(bad)
-    assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
-    rejected = tmp_path / f"raw/a/b.bin.rejected-{hashlib.sha256(bad).hexdigest()[:8]}"
-    assert rejected.read_bytes() == bad
-    assert (mirror_folder / "a/b.bin").read_bytes() == bad
-
-
-def test_a_correct_file_on_disk_is_not_replaced(tmp_path, mirror_folder):
-    fetch(remote(), tmp_path / "raw", [str(mirror_folder)])
-    (mirror_folder / "a/b.bin").write_bytes(b"bad")
-    assert fetch(remote(), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
-    assert sorted(p.name for p in (tmp_path / "raw/a").iterdir()) == ["b.bin"]
+    bad = begun(mirror_folder, b"y" * len(CONTENT), "b.bin") / "a/b.bin"
+    assert fetched(tmp_path, server.url, mirrors=[mirror_folder])
+    rejected = tmp_path / f"raw/a/b.bin.rejected-{hashlib.sha256(bad.read_bytes()).hexdigest()[:8]}"
+    assert rejected.read_bytes() == bad.read_bytes() == b"y" * len(CONTENT)
 
 
 def test_a_truncated_file_on_disk_is_renamed_and_fetched_again(tmp_path, mirror_folder):
-    (tmp_path / "raw/a").mkdir(parents=True)
-    (tmp_path / "raw/a/b.bin").write_bytes(CONTENT[:99])
-    assert fetch(remote(), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
+    begun(tmp_path / "raw", CONTENT[:99], "b.bin")
+    assert fetched(tmp_path, mirrors=[mirror_folder])
     assert len(list((tmp_path / "raw/a").glob("b.bin.rejected-*"))) == 1
 
 
+DEAD = "http://127.0.0.1:9/b.bin"
+
+
 def test_no_source_lists_all_and_names_the_command(tmp_path, server):
-    dead = "http://127.0.0.1:9/b.bin"
+    absent = server.url.replace("b.bin", "absent")
     with pytest.raises(SourceError) as caught:
-        fetch(remote(f"{server.url}/absent", dead), tmp_path / "raw", [str(tmp_path / "mirror")])
-    text, sources = str(caught.value), [str(tmp_path / "mirror/a/b.bin"), f"{server.url}/absent", dead]
-    for part in (*sources, "no such file", "404", "does not answer", SHA):
-        assert part in text
-    assert f"\n  cp FILE {tmp_path / 'raw/a/b.bin'}\n" in text
+        fetched(tmp_path, absent, DEAD, mirrors=[tmp_path / "mirror"])
+    sources = [str(tmp_path / "mirror/a/b.bin"), absent, DEAD]
     assert [source for source, _ in caught.value.tried] == sources
+    command = f"\n  cp FILE {tmp_path / 'raw/a/b.bin'}\n"
+    for part in (*sources, "no such file", "404", "does not answer", SHA, command):
+        assert part in str(caught.value)
 
 
 def test_reachable_is_cheap_and_right(tmp_path, mirror_folder, server):
     assert reachable(remote(), tmp_path / "raw", [str(mirror_folder)]) == (True, str(mirror_folder / "a/b.bin"))
-    assert reachable(remote(f"{server.url}/b.bin"), tmp_path / "raw")[0]
-    assert not reachable(remote("http://127.0.0.1:9/b.bin"), tmp_path / "raw")[0]
+    assert reachable(remote(server.url), tmp_path / "raw")[0]
+    assert not reachable(remote(DEAD), tmp_path / "raw")[0]
     assert server.requests == []  # HEAD only
 
 

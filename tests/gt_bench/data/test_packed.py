@@ -21,6 +21,7 @@ from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import WriteError
 from tests.gt_bench.conftest import header_of
+from tests.gt_bench.data.checks import mutated
 from tests.refusals import refused
 
 HEADER = header_of("toy", "graph-regression", in_dim=2, edge_dim=[4])
@@ -31,23 +32,11 @@ def random_graphs(count: int, seed: int = 0) -> tuple[dict, list[dict]]:
     graphs = []
     for _ in range(count):
         n, m = int(rng.integers(1, 9)), int(rng.integers(0, 12))
-        graphs.append(
-            {
-                "x": rng.normal(size=(n, 2)).astype(np.float32),
-                "edge_index": rng.integers(0, n, (2, m)),
-                "edge_attr": rng.integers(0, 4, (m, 1)),
-                "y": rng.normal(size=1).astype(np.float32),
-            }
-        )
-    arrays = {
-        "num_nodes": [len(g["x"]) for g in graphs],
-        "num_edges": [g["edge_index"].shape[1] for g in graphs],
-        "x": np.concatenate([g["x"] for g in graphs]),
-        "edge_index": np.concatenate([g["edge_index"] for g in graphs], axis=1),
-        "edge_attr": np.concatenate([g["edge_attr"] for g in graphs]),
-        "y": np.concatenate([g["y"] for g in graphs]),
-        "split": rng.integers(0, 4, (1, count)),
-    }
+        graph = {"x": rng.normal(size=(n, 2)).astype(np.float32), "edge_index": rng.integers(0, n, (2, m))}
+        graphs.append(graph | {"edge_attr": rng.integers(0, 4, (m, 1)), "y": rng.normal(size=1).astype(np.float32)})
+    joined = {key: np.concatenate([g[key] for g in graphs], key == "edge_index") for key in graphs[0]}
+    sizes = {"num_nodes": [len(g["x"]) for g in graphs], "num_edges": [len(g["edge_attr"]) for g in graphs]}
+    arrays = sizes | joined | {"split": rng.integers(0, 4, (1, count))}
     return arrays, graphs
 
 
@@ -106,12 +95,10 @@ def test_block_by_block_gives_the_same_file(tmp_path):
     pack(tmp_path / "whole", HEADER, arrays)
     with PackedWriter(tmp_path / "blocks") as writer:
         for g in graphs:
-            parts = {name: compact(array) for name, array in g.items()}
-            writer.graphs(
-                num_nodes=[len(g["x"])],
-                num_edges=[g["edge_index"].shape[1]],
-                **parts | {"edge_index": g["edge_index"].astype(np.uint8)},
-            )
+            parts = {name: compact(array) for name, array in g.items()} | {
+                "edge_index": g["edge_index"].astype(np.uint8)
+            }
+            writer.graphs(num_nodes=[len(g["x"])], num_edges=[len(g["edge_attr"])], **parts)
         writer.append("split", arrays["split"].astype(np.uint8))
         writer.finish(HEADER)
     assert (tmp_path / "whole/data.safetensors").read_bytes() == (tmp_path / "blocks/data.safetensors").read_bytes()
@@ -149,18 +136,17 @@ def flip_labels(folder):
 
 @pytest.mark.parametrize("keep_mtime", [False, True])
 def test_other_bytes_of_the_same_length_are_found(toy, tmp_path, keep_mtime):
-    path = tmp_path / "toy/data.safetensors"
+    folder, path = tmp_path / "toy", tmp_path / "toy/data.safetensors"
     before = path.stat()
-    flip_labels(tmp_path / "toy")
+    flip_labels(folder)
     if keep_mtime:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
-    folder = tmp_path / "toy"
     again = f"prepare it again: python -m stages.download toy --data-root {tmp_path.parent}"
     with refused(DatasetError, file=str(folder), remedy=again):
-        PackedDataset.open(tmp_path / "toy")
-    flip_labels(tmp_path / "toy")
-    PackedDataset.open(tmp_path / "toy")
+        PackedDataset.open(folder)
+    flip_labels(folder)
+    PackedDataset.open(folder)
 
 
 def test_the_content_is_read_again_only_when_the_file_has_changed(toy, tmp_path, monkeypatch):
@@ -196,15 +182,11 @@ def test_an_edited_header_is_found(change, toy, tmp_path):
         PackedDataset.open(tmp_path / "toy")
 
 
-def test_the_header_digest_is_not_in_the_digest_of_runs(tmp_path):
-    """Shipped records from before `header_sha256` existed remain valid."""
-    result = prepare("chains", tmp_path)
-    assert result.header.digest == "4787da466597847d122118a956b28ce11449205051b6a04e5eab9eba8a60b21f"
-
-
 def test_damaged_data_are_prepared_again_by_the_stage(tmp_path):
-    messages = []
-    folder = prepare("chains", tmp_path).folder
+    messages, first = [], prepare("chains", tmp_path)
+    # shipped records from before `header_sha256` existed remain valid
+    assert first.header.digest == "4787da466597847d122118a956b28ce11449205051b6a04e5eab9eba8a60b21f"
+    folder = first.folder
     content = (folder / "data.safetensors").read_bytes()
     flip_labels(folder)
     assert prepare("chains", tmp_path, say=messages.append).state == "packed"
@@ -240,13 +222,21 @@ def test_contradictions_are_errors_and_leave_no_trace(tmp_path, change, place, v
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_pack_keeps_the_old_folder(toy, tmp_path):
-    _, _, arrays = toy
+def full(*arguments):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("disk_is_full", [True, False])
+def test_a_failed_pack_keeps_the_old_folder(toy, tmp_path, disk_is_full, monkeypatch):
     before = (tmp_path / "toy/header.json").read_bytes()
-    with refused(DatasetError, place="array 'y'", value=3):
-        pack(tmp_path / "toy", HEADER, arrays | {"y": np.zeros(3, np.float32)})
+    if disk_is_full:
+        monkeypatch.setattr("gt_bench.data.packed_writer.shutil.copyfileobj", full)
+    arrays = toy[2] | ({} if disk_is_full else {"y": np.zeros(3, np.float32)})
+    with pytest.raises(WriteError if disk_is_full else DatasetError):
+        pack(tmp_path / "toy", HEADER, arrays)
+    assert sorted(p.name for p in tmp_path.glob("[!.]*")) == ["toy"]
     assert (tmp_path / "toy/header.json").read_bytes() == before
-    assert PackedDataset.open(tmp_path / "toy").num_graphs == 20
+    PackedDataset.open(tmp_path / "toy").verify()
 
 
 BAD_NAMES = ["", ".", "..", "../evil", "a/b", "/etc", ".hidden", "a\nb", "x" * 300]
@@ -286,30 +276,13 @@ def test_other_folders_are_never_replaced(name, value, toy, tmp_path):
     assert new.exists()
 
 
-def test_a_full_disk_is_reported_and_leaves_the_old_folder(toy, tmp_path, monkeypatch):
-    _, _, arrays = toy
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("gt_bench.data.packed_writer.shutil.copyfileobj", full)
-    with pytest.raises(WriteError):
-        pack(tmp_path / "toy", HEADER, arrays)
-    assert sorted(p.name for p in tmp_path.glob("[!.]*")) == ["toy"]
-    PackedDataset.open(tmp_path / "toy").verify()
-
-
 def test_missing_and_unavailable_datasets_have_a_remedy(tmp_path):
     remedy = f"run: python -m stages.download nowhere --data-root {tmp_path.parent}"
     with refused(DatasetUnavailable, file=str(tmp_path / "nowhere"), remedy=remedy):
         PackedDataset.open(tmp_path / "nowhere")
     (tmp_path / "gone").mkdir()
-    note = {
-        "dataset": "gone",
-        "reason": "no host answers",
-        "tried": [{"source": "http://x", "error": "silence"}],
-        "remedy": "cp FILE here",
-    }
+    tried = [{"source": "http://x", "error": "silence"}]
+    note = {"dataset": "gone", "reason": "no host answers", "tried": tried, "remedy": "cp FILE here"}
     (tmp_path / "gone/unavailable.json").write_text(json.dumps(note))
     problem = "is not available: no host answers\n  http://x: silence"
     with refused(DatasetUnavailable, file="dataset 'gone'", problem=problem, remedy="cp FILE here"):
@@ -327,19 +300,7 @@ def test_mutated_files_end_in_the_right_data_or_a_clean_error(tmp_path_factory, 
     arrays, _ = random_graphs(5)
     pack(folder, HEADER, arrays)
     path = folder / data.draw(st.sampled_from(["header.json", "data.safetensors"]))
-    content = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        where = data.draw(st.integers(0, min(len(content) - 1, 900)))
-        action = data.draw(st.sampled_from(["flip", "cut", "insert"]))
-        if action == "flip":
-            content[where] = data.draw(st.integers(0, 255))
-        elif action == "cut":
-            del content[where : where + data.draw(st.integers(1, 50))]
-        else:
-            content[where:where] = data.draw(st.binary(max_size=10))
-        if not content:
-            break
-    path.write_bytes(content)
+    path.write_bytes(mutated(data, path.read_bytes(), within=900))
     try:
         dataset = PackedDataset.open(folder)
         dataset.verify()

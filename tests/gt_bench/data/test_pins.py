@@ -24,6 +24,7 @@ from tests.gt_bench.data.raw_files import Malicious, saved, symmetric_edges
 from tests.refusals import refused
 
 FILE = "pyg/CLUSTER_v2.zip"
+PIN = {"sha256": "0" * 64, "bytes": 1, "date": "2026-11-01"}
 
 
 @pytest.fixture(autouse=True)
@@ -107,9 +108,8 @@ def test_a_later_lock_file_takes_precedence(cluster, tmp_path, lock_file):
     first = sha(cluster())
     get(tmp_path)
     second = cluster(seed=1)
-    lock_file.write_text(
-        json.dumps({FILE: {"sha256": sha(second), "bytes": second.stat().st_size, "date": "2026-11-01"}})
-    )
+    pin = PIN | {"sha256": sha(second), "bytes": second.stat().st_size}
+    lock_file.write_text(json.dumps({FILE: pin}))
     assert contradicted("cluster", tmp_path / "data") == [FILE]
     result = get(tmp_path)
     assert result.state == "packed"
@@ -137,27 +137,18 @@ def test_wrong_content_is_not_pinned(what, cluster, tmp_path, lock_file, monkeyp
 @pytest.mark.parametrize(
     ("content", "place"),
     [
-        ("{", ""),
-        ("[]", ""),
-        ("<<<<<<< HEAD\n{}\n=======\n", ""),
-        (json.dumps({FILE: {"sha256": "0" * 63, "bytes": 1, "date": "2026-11-01"}}), ""),
-        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": True, "date": "2026-11-01"}}), ""),
-        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": 1, "date": "yesterday"}}), ""),
+        *(("{", ""), ("[]", ""), ("<<<<<<< HEAD\n{}\n=======\n", "")),
+        *((json.dumps({FILE: PIN | wrong}), "")
+          for wrong in ({"sha256": "0" * 63}, {"bytes": True}, {"date": "yesterday"})),
         (json.dumps({FILE: {"sha256": "0" * 64, "bytes": 1}}), ""),
-        (
-            json.dumps({"zinc12k/test.index": {"sha256": "0" * 64, "bytes": 1, "date": "2026-11-01"}}),
-            "zinc12k/test.index",
-        ),
+        (json.dumps({"zinc12k/test.index": PIN}), "zinc12k/test.index"),
     ],
-)
+)  # fmt: skip
 def test_an_invalid_lock_file_is_one_clear_line(content, place, cluster, tmp_path, lock_file):
     cluster()
     lock_file.write_text(content)
-    for call in (
-        lambda: get(tmp_path),
-        lambda: planning(["cluster"], tmp_path / "data", []),
-        lambda: contradicted("cluster", tmp_path),
-    ):
+    data = tmp_path / "data"
+    for call in (lambda: get(tmp_path), lambda: planning(["cluster"], data, []), lambda: contradicted("cluster", data)):
         with refused(DatasetError, file=str(lock_file), place=place) as caught:
             call()
         assert "\n" not in str(caught.value)

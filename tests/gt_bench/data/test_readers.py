@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gt_bench.data.readers import both_directions, ids_to_split, masks_to_split, read_npz, read_table
 from gt_bench.utils.errors import DatasetError
+from tests.gt_bench.data.checks import mutated
 from tests.refusals import refused
 
 
@@ -83,11 +84,7 @@ def test_mutated_files_end_in_data_or_a_clean_error(tmp_path_factory, data):
     np.savez_compressed(stream, a=np.arange(40), b=np.eye(3))
     kinds = {"a.npz": stream.getvalue(), "t.tsv": b"x\ty\n1\t2\n3\t4\n"}
     name = data.draw(st.sampled_from(sorted(kinds)))
-    content = bytearray(kinds[name])
-    for _ in range(data.draw(st.integers(1, 5))):
-        where = data.draw(st.integers(0, len(content)))
-        content[where : where + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
-    (folder / name).write_bytes(content)
+    (folder / name).write_bytes(mutated(data, kinds[name]))
     read = {"a": lambda p: read_npz(p, max_bytes=1 << 20), "t": lambda p: read_table(p, 2)}[name[0]]
     try:
         value = read(folder / name)

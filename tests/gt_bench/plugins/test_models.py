@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 
+from gt_bench import evaluate
 from gt_bench.api.evaluate import try_pair
 from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
@@ -17,6 +18,8 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import catalog
+from gt_bench.pipeline.grid import write_grid
+from gt_bench.pipeline.train import train_cell
 from gt_bench.plugins.model_errors import OwnModelError
 from gt_bench.plugins.models import files_digest, find
 from gt_bench.store.run_store import Store
@@ -100,13 +103,17 @@ def test_a_value_of_another_kind_is_one_line(ours, forked):
 
 def test_two_that_have_one_short_name_keep_their_results(ours, forked):
     for folder in ("a", "b"):
-        Path(folder).mkdir()
-        Path(folder, "net.py").write_text(
-            "import torch\n\n\nclass GCN(torch.nn.Module):\n"
-            "    def __init__(self, in_dim, out_dim, offset=0.0):\n        super().__init__()\n"
-            "        self.head, self.offset = torch.nn.Linear(in_dim, out_dim), offset\n\n"
-            "    def forward(self, data):\n        return self.head(data.x) + self.offset\n"
-        )
+        write(f"{folder}/net.py", """
+            import torch
+
+            class GCN(torch.nn.Module):
+                def __init__(self, in_dim, out_dim, offset=0.0):
+                    super().__init__()
+                    self.head, self.offset = torch.nn.Linear(in_dim, out_dim), offset
+
+                def forward(self, data):
+                    return self.head(data.x) + self.offset
+        """)  # fmt: skip
     for model, given in (
         ("gcn", {}), ("a/net.py:GCN", {}), ("b/net.py:GCN", {}), ("a/net.py:GCN", {"model.offset": 1.0}),
         ("a/net.py:GCN", {"model.offset": -1.0}),
@@ -120,10 +127,6 @@ def test_two_that_have_one_short_name_keep_their_results(ours, forked):
 
 
 def test_it_joins_the_grid_by_one_recipe(ours, forked):
-    from gt_bench.data.prepare import prepare
-    from gt_bench.pipeline.grid import write_grid
-    from gt_bench.pipeline.train import train_cell
-
     write("lab/plain.py", PLAIN)
     recipe = {"model": {"name": "lab/plain.py:Plain"}, "optimizer": {"lr": 0.01}, "epochs": 2, "seeds": [0]}
     write("suites/mine/recipes/web/plain.yaml", yaml.safe_dump(recipe))
@@ -134,8 +137,6 @@ def test_it_joins_the_grid_by_one_recipe(ours, forked):
 
 
 def test_a_class_that_no_new_process_can_import_is_computed_each_time(ours, capsys):
-    from gt_bench import evaluate
-
     scope = {"__name__": "__main__"}
     exec(textwrap.dedent(PLAIN), scope)
     exec(textwrap.dedent(REGISTERED), scope)
@@ -148,8 +149,6 @@ def test_a_class_that_no_new_process_can_import_is_computed_each_time(ours, caps
 
 @pytest.mark.parametrize("name", ["nets", "acme.nets"])
 def test_a_class_of_an_imported_module_is_that_of_its_file(ours, name, monkeypatch, forked):
-    from gt_bench import evaluate
-
     monkeypatch.syspath_prepend(str(ours / "lab"))
     file = write(f"lab/{name.replace('.', '/')}.py", PLAIN)
     (Path(file).parent / "__init__.py").touch()
@@ -163,8 +162,6 @@ def test_a_class_of_an_imported_module_is_that_of_its_file(ours, name, monkeypat
 
 
 def test_the_default_dtype_of_the_program_changes_no_number(ours):
-    from gt_bench import evaluate
-
     digests, means = [], []
     for dtype in (torch.float32, torch.float64):
         torch.set_default_dtype(dtype)
@@ -337,14 +334,7 @@ def test_graph_level_output_per_node_is_told_to_pool(ours, forked):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "nowhere.py:Plain",
-        "lab/plain.py:Plian",
-        "lab/plain.py:torch",
-        "lab.plain:Plian",
-        "gcnn",
-    ],
+    "name", ["nowhere.py:Plain", "lab/plain.py:Plian", "lab/plain.py:torch", "lab.plain:Plian", "gcnn"]
 )
 def test_names_that_are_no_model(ours, name):
     write("lab/plain.py", PLAIN)
@@ -364,12 +354,7 @@ def test_a_model_of_an_installed_package(ours, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("acme-net", "acme.nets:Plian"),
-        ("acme-net", "acme.nets:SIZE"),
-        ("gcn", "acme.nets:Plain"),
-    ],
+    ("name", "value"), [("acme-net", "acme.nets:Plian"), ("acme-net", "acme.nets:SIZE"), ("gcn", "acme.nets:Plain")]
 )
 def test_an_entry_point_that_fails(ours, monkeypatch, name, value):
     install(ours, "gt_bench.models", {name: value}, monkeypatch)
@@ -388,23 +373,19 @@ def test_the_model_that_the_guide_shows_works(ours, forked):
         assert run("lab/my_model.py:MyModel", dataset, {"model.hidden": 8}).row["status"] == "ok"
 
 
-NORMED = """
-    import torch
-    from torch_geometric.nn import global_mean_pool
-
-    class Normed(torch.nn.Module):
-        def __init__(self, in_dim, out_dim):
-            super().__init__()
-            layers = torch.nn.Linear(in_dim, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, out_dim)
-            self.head = torch.nn.Sequential(*layers)
-
-        def forward(self, x, batch):
-            return self.head(global_mean_pool(x, batch))
-"""
-
-
 def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours, forked):
-    write("normed.py", NORMED)
+    write("normed.py", """
+        from torch import nn
+        from torch_geometric.nn import global_mean_pool
+
+        class Normed(nn.Module):
+            def __init__(self, in_dim, out_dim):
+                super().__init__()
+                self.head = nn.Sequential(nn.Linear(in_dim, 8), nn.BatchNorm1d(8), nn.Linear(8, out_dim))
+
+            def forward(self, x, batch):
+                return self.head(global_mean_pool(x, batch))
+    """)  # fmt: skip
     trained = len(PackedDataset.open(prepare("many", Path("data"), [], lambda _: None).folder).split("train", 0))
     found = run("normed.py:Normed", "many", {"batch.graphs": trained - 1})
     assert found.row["status"] == "ok"

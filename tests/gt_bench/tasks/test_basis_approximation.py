@@ -18,13 +18,14 @@ MODEL = {
     "pre_norm": True, "sign_flip": False,
 }  # fmt: skip
 LAST = {
-    "select": "last",
-    "epochs": 6,
-    "eval_every": 2,
-    "batch": {"graphs": 4},
+    "select": "last", "epochs": 6, "eval_every": 2, "batch": {"graphs": 4},
     "optimizer": {"name": "adamw", "lr": 3e-3, "clip_norm": 5.0},
     "schedule": {"name": "linear", "unit": "step", "warmup": 3, "final_factor": 1e-5},
-}
+}  # fmt: skip
+LAPLACIAN = {
+    "model": MODEL | {"node_identifiers": "laplacian", "node_id_dim": 6}, "encodings": {"laplacian": {"k": 6}},
+}  # fmt: skip
+ORF = {"model": MODEL | {"node_identifiers": "orf", "node_id_dim": 16, "identifier_table": 12, "dense": True}}
 
 
 def pack_graphs(root, high=12):
@@ -34,23 +35,21 @@ def pack_graphs(root, high=12):
     return spec.name
 
 
+def pattern(*ids: int) -> tuple[int, ...]:
+    """Which of four ids are equal: the number of distinct ids before the first one that equals each."""
+    return tuple(len(set(ids[: ids.index(i)])) for i in ids)
+
+
 def plain_errors(attention: torch.Tensor, tuples: list[tuple[int, int]]) -> list[float]:
     """Returns 15 sums of squares of one graph. Attention is [15, T, 1 + T] without padding."""
-    patterns = {}  # equality pattern of (query, key) -> number, in the model's order: from all different to all equal
-    for ids in product(range(4), repeat=4):
-        first = tuple(ids.index(i) for i in ids)
-        patterns.setdefault(tuple(sorted(set(first)).index(f) for f in first), None)
-    order = {pattern: i for i, pattern in enumerate(sorted(patterns, reverse=True))}
+    # of (query, key), in the model's order: from all different to all equal
+    order = sorted({pattern(*ids) for ids in product(range(4), repeat=4)}, reverse=True)
     assert len(order) == 15
     sums = []
     for mu in range(15):
         total = 0.0
         for q, query in enumerate(tuples):
-            row = []
-            for key in tuples:
-                ids = (*query, *key)
-                first = tuple(ids.index(i) for i in ids)
-                row.append(float(order[tuple(sorted(set(first)).index(f) for f in first)] == mu))
+            row = [float(order.index(pattern(*query, *key)) == mu) for key in tuples]
             wanted = [0.0, *(v / sum(row) for v in row)] if sum(row) else [1.0, *row]
             total += sum((attention[mu, q, c].item() - w) ** 2 for c, w in enumerate(wanted))
         sums.append(total)
@@ -58,16 +57,7 @@ def plain_errors(attention: torch.Tensor, tuples: list[tuple[int, int]]) -> list
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model": MODEL | {"node_identifiers": "laplacian", "node_id_dim": 6}, "encodings": {"laplacian": {"k": 6}}},
-        {
-            "model": MODEL | {"node_identifiers": "orf", "node_id_dim": 16, "identifier_table": 12, "dense": True},
-            "epochs": 4,
-        },
-    ],
-)
+@pytest.mark.parametrize("changes", [LAPLACIAN, ORF | {"epochs": 4}])
 def test_a_run_keeps_its_last_epoch_and_resumes(changes, tmp_path):
     name = pack_graphs(tmp_path)
     record, _ = assert_resumes(tmp_path, name, **(LAST | changes))
@@ -82,11 +72,7 @@ def test_a_run_keeps_its_last_epoch_and_resumes(changes, tmp_path):
 @pytest.mark.slow
 def test_the_number_is_the_sum_of_squares_over_rows_and_columns(tmp_path):
     name = pack_graphs(tmp_path, high=11)
-    changes = {
-        "model": MODEL | {"node_identifiers": "laplacian", "node_id_dim": 6},
-        "encodings": {"laplacian": {"k": 6}},
-    }
-    record, run = assert_resumes(tmp_path, name, killed_at=1, **(LAST | changes | {"epochs": 2}))
+    record, run = assert_resumes(tmp_path, name, killed_at=1, **(LAST | LAPLACIAN | {"epochs": 2}))
     run.model.double().eval()
     errors = []
     for i in run.loader.ids["test"]:
@@ -104,11 +90,8 @@ def test_the_number_is_the_sum_of_squares_over_rows_and_columns(tmp_path):
 
 def test_every_seed_has_graphs_of_its_own(tmp_path):
     name = pack_graphs(tmp_path)
-    done = experiment(
-        tmp_path,
-        name,
-        **(LAST | {"model": MODEL | {"node_identifiers": "none", "type_identifiers": False}, "seeds": [0, 1]}),
-    )
+    model = MODEL | {"node_identifiers": "none", "type_identifiers": False}
+    done = experiment(tmp_path, name, **(LAST | {"model": model, "seeds": [0, 1]}))
     assert [done.split_of(seed) for seed in (0, 1)] == [0, 1]
     graphs = [set(done.packed.split(part, split).tolist()) for split in (0, 1) for part in ("train", "val", "test")]
     assert sum(map(len, graphs)) == len(set().union(*graphs)) == 32

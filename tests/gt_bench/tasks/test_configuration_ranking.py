@@ -41,11 +41,8 @@ RECIPE = {
 def learnable(data):
     """Returns runtimes that are a function of the configuration."""
     features = data.get("node_config_feat", data.get("config_feat"))
-    return data | {
-        "config_runtime": (1000 + 500 * np.tanh(features.reshape(len(features), -1)[:, :18].sum(1) / 4)).astype(
-            np.int64
-        )
-    }
+    sums = features.reshape(len(features), -1)[:, :18].sum(1)
+    return data | {"config_runtime": (1000 + 500 * np.tanh(sums / 4)).astype(np.int64)}
 
 
 def prepare(folder, kind, sizes=(9, 14, 6, 8, 12), edit=learnable):
@@ -80,11 +77,8 @@ def test_losses_are_the_written_ones():
     expected = []
     for rows in (range(4), range(4, 7)):
         order = sorted(rows, key=lambda i: -runtimes[i])
-        expected.append(
-            -sum(
-                math.log(math.exp(scores[i]) / sum(math.exp(scores[j]) for j in order[k:])) for k, i in enumerate(order)
-            )
-        )
+        shares = (math.exp(scores[i]) / sum(math.exp(scores[j]) for j in order[k:]) for k, i in enumerate(order))
+        expected.append(-sum(map(math.log, shares)))
     assert list_mle(scores, target).item() == pytest.approx(sum(expected) / 2, rel=1e-12)
     expected = []
     for rows in (range(4), range(4, 7)):
@@ -92,10 +86,8 @@ def test_losses_are_the_written_ones():
         expected.append(sum(max(0.0, 1 - float(scores[i] - scores[j])) for i, j in pairs) / len(pairs))
     assert pairwise_hinge(scores, target).item() == pytest.approx(sum(expected) / 2, rel=1e-12)
     # the true order is the most probable one
-    best = min(
-        itertools.permutations(range(4)),
-        key=lambda p: list_mle(torch.tensor(p).double(), Runtimes(runtimes[:4], torch.zeros(4))),
-    )
+    four = Runtimes(runtimes[:4], torch.zeros(4))
+    best = min(itertools.permutations(range(4)), key=lambda p: list_mle(torch.tensor(p).double(), four))
     assert best == (3, 0, 1, 2)
 
 
@@ -172,13 +164,8 @@ def test_gradients_flow_through_the_segment_alone(experiment):
     assert set(touched.tolist()) <= set(nodes.tolist())
     assert len(touched) > 0
     # a segment of the whole graph gives the output of the model
-    everything = GraphBatch(
-        batch.x.detach(),
-        batch.edge_index,
-        batch.ptr,
-        y=batch.y,
-        extras=batch.extras | {"segment": torch.arange(batch.num_nodes)},
-    )
+    extras = batch.extras | {"segment": torch.arange(batch.num_nodes)}
+    everything = GraphBatch(batch.x.detach(), batch.edge_index, batch.ptr, y=batch.y, extras=extras)
     torch.testing.assert_close(one.task.predict(model, everything, None)[0], model(everything).squeeze(1))
     part = part_of(batch, nodes)
     assert torch.equal(part.sizes, per_copy)

@@ -117,11 +117,7 @@ def test_a_dot_product_has_one_output(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "place"),
-    [
-        ({"batch": {"graphs": 4}}, "batch.graphs"),
-        ({"batch": {"negatives": 1}}, "batch.negatives"),
-    ],
+    ("changes", "place"), [({"batch": {"graphs": 4}}, "batch.graphs"), ({"batch": {"negatives": 1}}, "batch.negatives")]
 )
 def test_sections_of_other_tasks_are_refused(tmp_path, changes, place):
     prepare(tmp_path, "edge-classification", classes(), "accuracy")

@@ -14,6 +14,7 @@ from gt_bench.data.packed_writer import pack
 from gt_bench.tasks.hyperedge_prediction import HyperedgeNegatives, HyperedgeTargets, cooccurrence
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.interfaces import SplitData
+from gt_models import create_model
 from gt_models.batch import GraphBatch
 from gt_models.hot.encoders import CooccurrenceEncoder
 from tests.gt_bench.conftest import header_of
@@ -34,9 +35,8 @@ def members(count: int = 60, seed: int = 0) -> np.ndarray:
     """Hyperedges of nodes whose ids agree modulo 3, with duplicates."""
     rng = np.random.default_rng(seed)
     group = rng.integers(0, 3, count)
-    return np.stack(
-        [group + 3 * rng.integers(0, 3, count), 9 + group + 3 * rng.integers(0, 2, count), 15 + group], axis=1
-    )
+    first, second = group + 3 * rng.integers(0, 3, count), 9 + group + 3 * rng.integers(0, 2, count)
+    return np.stack([first, second, 15 + group], axis=1)
 
 
 def test_negatives_are_unknown_and_exchange_one_node_in_nine_of_ten():
@@ -68,9 +68,8 @@ def test_rare_negatives_are_found_and_impossible_ones_left_out():
     assert set(map(tuple, drawn.tolist())) == {(0, 1, 4)}
     # positions 0 and 1 have one node each: replacing only these finds no negative
     assert 30 * 5 * 0.25 < len(drawn) < 30 * 5 * 0.55
-    assert not len(
-        HyperedgeNegatives(np.array([[0, 1, 2], [0, 1, 3], [0, 1, 4]]), nodes).draw(np.array([[0, 1, 2]]), rng)
-    )
+    known = np.array([[0, 1, 2], [0, 1, 3], [0, 1, 4]])
+    assert not len(HyperedgeNegatives(known, nodes).draw(known[:1], rng))
 
 
 def test_cooccurrence_by_counting():
@@ -88,12 +87,8 @@ def test_cooccurrence_by_counting():
 def test_the_node_encoder_is_a_tied_autoencoder_per_type():
     torch.manual_seed(1)
     edges, shares = cooccurrence(members(12), KIND)
-    batch = GraphBatch(
-        torch.from_numpy(columns()),
-        torch.from_numpy(edges),
-        torch.tensor([0, len(KIND)]),
-        torch.from_numpy(shares).double()[:, None],
-    )
+    x, index, attr = torch.from_numpy(columns()), torch.from_numpy(edges), torch.from_numpy(shares).double()
+    batch = GraphBatch(x, index, torch.tensor([0, len(KIND)]), attr[:, None])
     encoder = CooccurrenceEncoder([n + 1 for n in SIZES], 4, dropout=0.0).double()
     with torch.no_grad():
         encoder.norm_weight.normal_()
@@ -111,9 +106,8 @@ def test_the_node_encoder_is_a_tied_autoencoder_per_type():
         for v in np.flatnonzero(kind == KIND):
             hidden = torch.tanh(dense[v, others] @ weight + encoder.bias[kind])
             normed = (hidden - hidden.mean()) / (hidden.var(unbiased=False) + 1e-5).sqrt()
-            torch.testing.assert_close(
-                out[v], normed * encoder.norm_weight[kind] + encoder.norm_bias[kind], rtol=0, atol=1e-12
-            )
+            normed = normed * encoder.norm_weight[kind] + encoder.norm_bias[kind]
+            torch.testing.assert_close(out[v], normed, rtol=0, atol=1e-12)
             entries = [i for i, u in enumerate(others) if dense[v, u] != 0]
             if entries:
                 decoded = weight @ hidden + shift
@@ -143,12 +137,8 @@ def test_the_node_encoder_is_a_tied_autoencoder_per_type():
     ],
 )
 def test_input_that_does_not_fit_is_named(change, words):
-    fields = {
-        "x": torch.from_numpy(columns()),
-        "edge_index": torch.tensor([[9, 9], [0, 1]]),
-        "ptr": torch.tensor([0, 18]),
-        "edge_attr": torch.ones(2, 1),
-    }
+    fields = {"x": torch.from_numpy(columns()), "edge_index": torch.tensor([[9, 9], [0, 1]])}
+    fields |= {"ptr": torch.tensor([0, 18]), "edge_attr": torch.ones(2, 1)}
     with pytest.raises(ValueError, match=words):
         CooccurrenceEncoder([10, 7, 4], 4)(GraphBatch(**(fields | change)), None, torch.float32)
 
@@ -247,14 +237,15 @@ def test_the_released_protocol_and_wrong_batches_are_refused(changes, place, tmp
         done.run(0)
 
 
-def test_models_refuse_what_cannot_be():
-    from gt_models import create_model
-
-    with pytest.raises(ValueError, match="unknown node_encoder"):
-        create_model("hot", in_dim=3, out_dim=1, level="hyperedge", node_encoder="walks")
-    with pytest.raises(ValueError, match="input_order=1"):
-        create_model("hot", in_dim=[4, 5, 6], out_dim=1, level="node", node_encoder="cooccurrence")
-    with pytest.raises(ValueError, match="one categorical column for each"):
-        create_model("s2g", in_dim=3, out_dim=1, level="hyperedge", node_encoder="cooccurrence", node_dim=4)
-    with pytest.raises(ValueError, match="or node_dim"):
-        create_model("s2g", in_dim=3, out_dim=1, level="hyperedge", set_dims=[])
+@pytest.mark.parametrize(
+    ("model", "given", "words"),
+    [
+        ("hot", {"in_dim": 3, "level": "hyperedge", "node_encoder": "walks"}, "unknown node_encoder"),
+        ("hot", {"in_dim": [4, 5, 6], "level": "node", "node_encoder": "cooccurrence"}, "input_order=1"),
+        ("s2g", {"in_dim": 3, "level": "hyperedge", "node_encoder": "cooccurrence", "node_dim": 4}, "one categorical"),
+        ("s2g", {"in_dim": 3, "level": "hyperedge", "set_dims": []}, "or node_dim"),
+    ],
+)
+def test_models_refuse_what_cannot_be(model, given, words):
+    with pytest.raises(ValueError, match=words):
+        create_model(model, out_dim=1, **given)

@@ -132,12 +132,9 @@ def pack_sets(folder, partition=False, graphs=24):
     rng = np.random.default_rng(0)
     sizes = rng.integers(2, 7, graphs)
     points = [rng.normal(size=(n, 2)).astype(np.float32) for n in sizes]
-    if partition:
-        pairs = [np.stack(((p[:, :1] > 0) == (p[:, :1] > 0).T).nonzero()) for p in points]
-    else:
-        pairs = [
-            np.stack(((np.abs(p[:, :1] - p[:, :1].T) < 0.7) & ~np.eye(len(p), dtype=bool)).nonzero()) for p in points
-        ]
+    firsts = [p[:, :1] for p in points]
+    groups, near = [(a > 0) == (a > 0).T for a in firsts], [(np.abs(a - a.T) < 0.7) & (a != a.T) for a in firsts]
+    pairs = [np.stack(truth.nonzero()) for truth in (groups if partition else near)]
     kinds = {"metric": "partition-f1", "also": ["rand-index", "adjusted-rand-index"], "extras": {"flavour": "graph"}}
     kinds = kinds if partition else {"metric": "f1", "also": ["accuracy", "precision", "recall"]}
     header = header_of("sets", "set-to-graph", level="pair", in_dim=2, split_kind="graph", **kinds)

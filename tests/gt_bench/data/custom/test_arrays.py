@@ -87,28 +87,22 @@ USED_WITH = {
     "a mask is missing": (data(train_mask=PARTS == 0), {"drop"}, {"drop": "train_mask"}),
     "an attribute that no model reads": (data(pos=torch.rand(30, 2)), {"drop"}, {"drop": "pos"}),
     "masks of graphs": (many(train_mask=torch.tensor([True])), {"drop"}, {"drop": "train_mask"}),
-    "a split of edges": (
-        data(train_pos_edge_index=torch.zeros(2, 3, dtype=torch.long)), {"task"}, {"drop": "train_pos_edge_index"},
-    ),
-    "one-hot classes of graphs": (
-        [data(y=torch.eye(3)[i % 3][None]) for i in range(30)], {"task"}, {"task": "graph-multilabel"},
-    ),
+    "a split of edges": (data(train_pos_edge_index=torch.zeros(2, 3, dtype=torch.long)), {"task"},
+     {"drop": "train_pos_edge_index"}),
+    "one-hot classes of graphs": ([data(y=torch.eye(3)[i % 3][None]) for i in range(30)], {"task"},
+     {"task": "graph-multilabel"}),
     "classes as floats": (data(y=torch.arange(30) % 2.0), {"task"}, {"task": "node-classification"}),
     "whole numbers with many values": (data(x=torch.arange(30)[:, None]), {"numbers", "categories"}, {"numbers": "x"}),
-    "whole numbers that are categories": (
-        data(x=torch.arange(30)[:, None]), {"numbers", "categories"}, {"categories": "x"},
-    ),
-    "ids that are multiples of 1000": (
-        data(x=None, edge_index=data().edge_index * 1000), {"isolated"}, {"isolated": True, "task": "link-prediction"},
-    ),
+    "whole numbers that are categories": (data(x=torch.arange(30)[:, None]), {"numbers", "categories"},
+     {"categories": "x"}),
+    "ids that are multiples of 1000": (data(x=None, edge_index=data().edge_index * 1000), {"isolated"},
+     {"isolated": True, "task": "link-prediction"}),
     "edges that count from 1": (data(edge_index=data().edge_index + 1, num_nodes=30), {"first-id"}, {"first_id": 1}),
     "no edge names node 0": (data(edge_index=1 + data().edge_index % 28), {"first-id"}, {"first_id": 0}),
-    "one reverse is missing": (
-        data(edge_index=data().edge_index[:, 1:]), {"undirected", "directed"}, {"undirected": True},
-    ),
-    "categories and weights of edges": (
-        data(edge_attr=torch.arange(60) % 3, edge_weight=torch.rand(60)), {"drop", "numbers"}, {"drop": "edge_weight"},
-    ),
+    "one reverse is missing": (data(edge_index=data().edge_index[:, 1:]), {"undirected", "directed"},
+     {"undirected": True}),
+    "categories and weights of edges": (data(edge_attr=torch.arange(60) % 3, edge_weight=torch.rand(60)), {"drop",
+     "numbers"}, {"drop": "edge_weight"}),
 }  # fmt: skip
 
 
@@ -148,9 +142,8 @@ REFUSED = {
     "no Data": (3, ""),
     "one class": (data(y=torch.tensor([1] * 29 + [-1])), ""),
     "ids of a split out of range": (data(**indices("idx") | {"test_idx": torch.tensor([30])}), "graph 0: test_idx"),
-    "masks of another length": (
-        data(**masks() | {"test_mask": torch.tensor([True])}), "graph 0: train_mask, val_mask, test_mask",
-    ),
+    "masks of another length": (data(**masks() | {"test_mask": torch.tensor([True])}),
+     "graph 0: train_mask, val_mask, test_mask"),
 }  # fmt: skip
 
 
@@ -182,6 +175,14 @@ def test_a_declaration_of_columns_is_refused_where_there_are_none(declared, tmp_
         with refused(DatasetError, place=key):
             read(source, **declared)
     assert read(given(data()), target="y").task == "node-classification"
+
+
+def test_what_is_dropped_exists(tmp_path):
+    assert read(given(data(extra=torch.ones(30))), drop="extra").task == "node-classification"
+    np.savez(tmp_path / "a.npz", **LOOP)
+    for source in (given(data()), tmp_path / "a.npz"):
+        with refused(DatasetError, place="drop", value="extro"):
+            read(source, drop="extro")
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,15 @@ def lines(header, rows):
 RING = [(i, (i + 1) % 8) for i in range(8)]
 
 
+def links_of(folder, rows, header="source,target", **options):
+    """Edges as CSV files, packed for link prediction."""
+    source = write(folder / "in", lines(header, rows))
+    return packed(source, folder / "out", **{"task": LINKS, "split": (0.5, 0.25, 0.25)} | options)
+
+
 def test_both_directions_and_all_copies_of_an_undirected_edge_are_one_link(tmp_path):
     rows = [*RING, *[(b, a) for a, b in RING], (0, 1), (3, 3)]
-    dataset = packed(
-        write(tmp_path / "in", lines("source,target", rows)), tmp_path / "out", LINKS, split=(0.5, 0.25, 0.25)
-    )
+    dataset = links_of(tmp_path, rows)
     pairs = dataset.array("target_pair").tolist()
     assert sorted(map(tuple, pairs)) == sorted((min(e), max(e)) for e in RING)
     link = dataset.array("link").tolist()
@@ -46,15 +50,15 @@ def test_both_directions_and_all_copies_of_an_undirected_edge_are_one_link(tmp_p
 
 def test_directed_edges_are_links_of_their_own(tmp_path):
     rows = [*RING, (1, 0)]
-    dataset = packed(write(tmp_path / "in", lines("source,target", rows)), tmp_path / "out", LINKS, negatives=7, seed=3)
+    dataset = links_of(tmp_path, rows, negatives=7, seed=3)
     assert sorted(map(tuple, dataset.array("target_pair").tolist())) == sorted(rows)
     assert dataset.array("protocol").tolist() == [7, 3, 0]
     assert any("2 of 9 edges have their reverse: each direction is a target" in note for note in dataset.header.notes)
 
 
 def test_added_reverse_edges_belong_to_the_link_of_the_given_one(tmp_path):
-    edges = lines("source,target,split", [(a, b, "val" if a == 2 else "test" if a == 5 else "train") for a, b in RING])
-    dataset = packed(write(tmp_path / "in", edges), tmp_path / "out", LINKS, undirected=True)
+    rows = [(a, b, {2: "val", 5: "test"}.get(a, "train")) for a, b in RING]
+    dataset = links_of(tmp_path, rows, "source,target,split", undirected=True, split=None)
     assert dataset.num_edges == 16
     pairs, link = dataset.array("target_pair"), dataset.array("link")
     batch = dataset.batch(torch.tensor([0]))
@@ -67,21 +71,15 @@ def test_a_drawn_split_does_not_depend_on_the_order_of_rows(tmp_path):
     rows = [*RING, *[(a, (a + 3) % 8) for a in range(8)]]
     found = []
     for number, order in enumerate((rows, rows[::-1])):
-        folder = write(tmp_path / f"in{number}", lines("source,target", order))
-        dataset = packed(folder, tmp_path / f"out{number}", LINKS, split=(0.5, 0.25, 0.25), num_splits=2)
+        dataset = links_of(tmp_path / str(number), order, num_splits=2)
         found.append([dataset.array("target_pair")[dataset.split("test", s)].tolist() for s in (0, 1)])
     assert found[0] == found[1]
     assert found[0][0] != found[0][1]
 
 
 def test_classes_of_edges_with_a_split_and_features(tmp_path):
-    rows = [
-        (0, 1, "a", "train", 0.5),
-        (1, 2, "b", "train", 1.5),
-        (2, 3, "a", "val", 2.5),
-        (3, 0, "", "none", 4.5),
-        (4, 5, "b", "test", 3.5),
-    ]
+    rows = [(0, 1, "a", "train", 0.5), (1, 2, "b", "train", 1.5), (2, 3, "a", "val", 2.5), (3, 0, "", "none", 4.5),
+            (4, 5, "b", "test", 3.5)]  # fmt: skip
     folder = write(tmp_path / "in", lines("source,target,y,split,weight", rows))
     assert read(folder).task == "edge-classification"
     dataset = packed(folder, tmp_path / "out", CLASSES)
@@ -111,8 +109,7 @@ def test_added_reverse_edges_have_no_target(tmp_path):
 
 def test_both_directions_of_an_edge_are_in_the_same_part_of_a_drawn_split(tmp_path):
     rows = [(a, b, min(a, b) % 2) for a, b in RING for a, b in ((a, b), (b, a), (a, b))]
-    folder = write(tmp_path / "in", lines("source,target,y", rows))
-    dataset = packed(folder, tmp_path / "out", CLASSES, split=(0.5, 0.25, 0.25), num_splits=4)
+    dataset = links_of(tmp_path, rows, "source,target,y", task=CLASSES, num_splits=4)
     pairs = [tuple(sorted(pair)) for pair in dataset.array("target_pair").tolist()]
     for split in range(4):
         parts = [{pairs[i] for i in dataset.split(part, split).tolist()} for part in ("train", "val", "test")]
@@ -129,50 +126,36 @@ def test_targets_of_nodes_are_not_features_of_link_prediction(tmp_path):
     assert {key for key, role in roles.items() if role == "not used"} == {"nodes.y", "nodes.split", "edges.y"}
 
 
-def cora_like(**more):
-    return Data(x=torch.rand(8, 2), edge_index=torch.tensor([*RING, *[(b, a) for a, b in RING]]).T, **more)
-
-
-def test_a_data_object_gives_links_and_labels_of_edges(tmp_path):
-    def of_nodes():
-        return cora_like(y=torch.arange(8), train_mask=torch.ones(8, dtype=torch.bool))
-
-    dataset = packed(of_nodes, tmp_path / "links", LINKS)
-    assert len(dataset.array("target_pair")) == 8
-
-    def of_edges():
-        mask = torch.arange(16) % 4
-        return cora_like(
-            edge_label=torch.arange(16) % 3,
-            train_mask=mask < 2, val_mask=mask == 2, test_mask=mask == 3,
-        )  # fmt: skip
-
-    dataset = packed(of_edges, tmp_path / "edges", CLASSES, metric="f1-macro")
-    assert dataset.array("y").tolist() == [i % 3 for i in range(16)]
-    assert dataset.split("val").tolist() == [2, 6, 10, 14]
-
-    dataset = packed(lambda: cora_like(y=torch.rand(16)), tmp_path / "y", "edge-regression", metric="rmse")
-    assert dataset.array("y").shape == (16,)
+@pytest.mark.parametrize(
+    ("given", "task", "targets"),
+    [
+        ({"y": torch.arange(8), "train_mask": torch.ones(8, dtype=torch.bool)}, LINKS, None),
+        ({"edge_label": torch.arange(16) % 3}, CLASSES, torch.arange(16) % 3),
+        ({"y": torch.arange(16) / 2}, "edge-regression", torch.arange(16) / 2),
+    ],
+)
+def test_a_data_object_gives_links_and_labels_of_edges(given, task, targets, tmp_path):
+    code = torch.arange(16) % 4
+    masks = {"train_mask": code < 2, "val_mask": code == 2, "test_mask": code == 3}
+    edges = torch.tensor([*RING, *[(b, a) for a, b in RING]]).T
+    found = Data(x=torch.rand(8, 2), edge_index=edges, **given, **masks if task == CLASSES else {})
+    dataset = packed(lambda: found, tmp_path, task)
+    assert len(dataset.array("target_pair")) == (8 if task == LINKS else 16)
+    assert targets is None or dataset.array("y").flatten().tolist() == targets.tolist()
+    assert task != CLASSES or dataset.split("val").tolist() == [2, 6, 10, 14]
 
 
 def test_an_npz_file_with_targets_of_edges(tmp_path):
-    arrays = {"x": np.random.rand(8, 2), "edge_index": np.array(RING).T}
-    np.savez(tmp_path / "mine.npz", **arrays, y=np.arange(8) / 2)
-    assert read(tmp_path / "mine.npz").task == "node-regression", "unless the task is declared"
-    dataset = packed(tmp_path / "mine.npz", tmp_path / "out", LINKS)
-    assert len(dataset.array("target_pair")) == 8
+    np.savez(tmp_path / "a.npz", x=np.random.rand(8, 2), edge_index=np.array(RING).T, y=np.arange(8) / 2)
+    assert read(tmp_path / "a.npz").task == "node-regression", "unless the task is declared"
+    assert len(packed(tmp_path / "a.npz", tmp_path / "out", LINKS).array("target_pair")) == 8
 
 
 @pytest.mark.parametrize(
     ("header", "rows", "more", "place", "problem"),
     [
-        (
-            ",split",
-            [(0, 1, "train"), (1, 0, "val"), (2, 3, "test"), (3, 2, "test")],
-            {},
-            "split 0",
-            "in several parts: train and val",
-        ),
+        (",split", [(0, 1, "train"), (1, 0, "val"), (2, 3, "test"), (3, 2, "test")], {}, "split 0",
+         "in several parts: train and val"),
         (",split", [(0, 1, "none"), (0, 1, "val"), (2, 3, "test")], {}, "split 0", "in several parts: none and val"),
         ("", [(0, 0), (1, 1)], {}, "", "no edge between two different nodes"),
         ("", RING[:3], {}, "", "3 edges with a target cannot be split"),
@@ -186,29 +169,14 @@ def test_an_npz_file_with_targets_of_edges(tmp_path):
         ("", RING, {"task": CLASSES}, "", "no column label (or y)"),
         (",y", [(*e, 0) for e in RING], {"task": CLASSES}, "", "all labels are 0"),
         (",y", [(*e, "fast") for e in RING], {"task": CLASSES}, "", "all labels are fast"),
-        (
-            ",y,split",
-            [(0, 1, "", "train"), (1, 2, 0, "val"), (1, 3, 1, "test")],
-            {"task": CLASSES},
-            "edge 0",
-            "has no target, but is in the train part",
-        ),
-        (
-            ",y",
-            [(*e, i % 3) for i, e in enumerate(RING)],
-            {"task": CLASSES, "metric": "f1-binary"},
-            "",
-            "f1-binary needs two classes",
-        ),
-        (
-            ",y",
-            [(*e, i % 2) for i, e in enumerate(RING)],
-            {"task": CLASSES, "negatives": 5},
-            "negatives",
-            "is for link-prediction",
-        ),
+        (",y,split", [(0, 1, "", "train"), (1, 2, 0, "val"), (1, 3, 1, "test")], {"task": CLASSES}, "edge 0",
+         "has no target, but is in the train part"),
+        (",y", [(*e, i % 3) for i, e in enumerate(RING)], {"task": CLASSES, "metric": "f1-binary"}, "",
+         "f1-binary needs two classes"),
+        (",y", [(*e, i % 2) for i, e in enumerate(RING)], {"task": CLASSES, "negatives": 5}, "negatives",
+         "is for link-prediction"),
     ],
-)
+)  # fmt: skip
 def test_mistakes(tmp_path, header, rows, more, place, problem):
     folder = write(tmp_path / "in", lines(f"source,target{header}", rows))
     with refused(DatasetError, place=place) as error:

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.data.families import hyperedges
-from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import made, prepared
-from tests.refusals import refused
+from tests.gt_bench.data.checks import prepared
 
 FOLDERS = {"gps": "GPS", "movielens": "MovieLens", "drug": "drug"}
 
@@ -43,13 +40,3 @@ def test_real_files(name, tmp_path, mirror):
     assert parts[0] | parts[1] == distinct(dataset, "train", 1)
     assert parts[2] == distinct(dataset, "test", 1) - leak
     assert len(parts[1]) == pytest.approx(len(parts[0]) / 9, rel=0.15)
-
-
-@pytest.mark.parametrize("row", [[0, 0, 5], [0, -1, 0], [0, 0.5, 0]])
-def test_flaws_are_named(row, tmp_path):
-    spec = hyperedges.DATASETS[0]
-    np.savez(tmp_path / "train.npz", train_data=np.array([[0, 0, 0], row]), nums_type=np.array([146, 70, 5]))
-    np.savez(tmp_path / "test.npz", test_data=np.zeros((1, 3)), nums_type=np.array([146, 70, 5]))
-    files = tmp_path / "train.npz", tmp_path / "test.npz"
-    with refused(DatasetError, file=str(tmp_path / "train.npz")):
-        made(spec, tmp_path / "out", *files)

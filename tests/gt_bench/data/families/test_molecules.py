@@ -5,11 +5,7 @@ import pytest
 import torch
 
 from gt_bench.data.families.molecules import OGB_ATOM, OGB_BOND
-from gt_bench.data.registry import get_spec
-from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import prepared
-from tests.gt_bench.data.raw_files import zinc_files
-from tests.refusals import refused
 
 
 def test_feature_sizes_are_those_of_ogb():
@@ -30,29 +26,6 @@ def test_zinc_reconstructed(tmp_path, mirror):
         np.testing.assert_array_equal(last.y, raw["y"])
         np.testing.assert_array_equal(last.x[:, 0], raw["x"])
         np.testing.assert_array_equal(last.edge_attr[:, 0], raw["edge_attr"])
-
-
-class Foreign:
-    """A class of another library, as in atom_dict.pickle of the official archive."""
-
-
-@pytest.mark.parametrize(
-    ("edit", "chosen", "value"),
-    [
-        (lambda m: {"molecules": m}, [0], None),
-        (lambda m: m, [7], None),
-        (lambda m: m, [1, 1], None),
-        (lambda m: [{"atom_type": m[0]["atom_type"]}] * 3, [0], None),
-        (lambda m: [m[0] | {"bond_type": torch.zeros(1, 1)}] * 3, [0], None),
-        (lambda m: [Foreign()], [0], "tests.gt_bench.data.families.test_molecules.Foreign"),
-    ],
-)
-def test_other_contents_of_zinc_are_clean_errors(edit, chosen, value, tmp_path):
-    _, paths = zinc_files(tmp_path, {"train": chosen, "val": [0], "test": [0]}, edit)
-    spec = get_spec("zinc")
-    with refused(DatasetError, place="molecules/train.pickle", value=value):
-        spec.prepare(spec, paths, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

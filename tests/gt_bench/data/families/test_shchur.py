@@ -1,15 +1,11 @@
-"""The smallest real file under both protocols; the other three on a miniature of the format."""
+"""The smallest real file under both protocols."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
-from gt_bench.data.families import shchur
-from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import prepared
-from tests.gt_bench.data.raw_files import shchur_npz
-from tests.refusals import refused
 
 
 @pytest.mark.slow
@@ -36,13 +32,3 @@ def test_photo_under_both_protocols(tmp_path, mirror):
             assert torch.bincount(batch.y[other.split(part, index)]).tolist() == [30] * 8
         assert sum(other.split(part, index).numel() for part in ("train", "val", "test")) == 7650
     assert not torch.equal(other.split("test", 0), other.split("test", 1))
-
-
-def test_damaged_matrices_and_small_classes_are_named(tmp_path):
-    photo = shchur.DATASETS[2:4]
-    shchur_npz(tmp_path, 8, 40, adj_indices=np.full(10, 9999))
-    with refused(DatasetError, file=str(tmp_path / "data.npz")):
-        photo[1].prepare(photo[1], {photo[1].files[0].path: tmp_path / "data.npz"}, tmp_path / "out")
-    shchur_npz(tmp_path, 8, 40, nodes=400)
-    with refused(DatasetError, place="class 0", value=50):
-        photo[1].prepare(photo[1], {photo[1].files[0].path: tmp_path / "data.npz"}, tmp_path / "out")

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import prepared
-from tests.refusals import refused
 
 
 @pytest.mark.parametrize("name", ["cornell", "texas", "wisconsin"])
@@ -31,15 +29,3 @@ def test_complete_splits(tmp_path, mirror):
     dataset = prepared("texas", tmp_path, mirror)
     for index in range(10):
         assert sum(dataset.split(part, index).numel() for part in ("train", "val", "test")) == 183
-
-
-def test_a_row_that_is_cut_off_names_file_and_line(tmp_path, mirror, monkeypatch):
-    from gt_bench.data.families import webkb
-
-    content = (mirror / "webkb/texas/out1_graph_edges.txt").read_text().replace("\t", " ", 2)
-    paths = {file.path: mirror / file.path for file in webkb.DATASETS[1].files}
-    paths["webkb/texas/out1_graph_edges.txt"] = tmp_path / "edges.txt"
-    (tmp_path / "edges.txt").write_text(content)
-    with refused(DatasetError, file=str(tmp_path / "edges.txt"), place="line 2", value=1):
-        webkb.prepare(webkb.DATASETS[1], paths, tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""chameleon from the real archive; crocodile on a miniature of the same archive."""
+"""chameleon from the real archive."""
 
 import json
 
@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.data.families import wikipedia
-from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import made, prepared
-from tests.gt_bench.data.raw_files import wikipedia_zip
-from tests.refusals import refused
+from tests.gt_bench.data.checks import prepared
 
 
 @pytest.mark.slow
@@ -30,21 +26,3 @@ def test_chameleon_equals_the_separate_files(tmp_path, mirror):
     highest = [traffic[batch.y.numpy() == c].max() for c in range(6)]
     lowest = [traffic[batch.y.numpy() == c].min() for c in range(6)]
     assert all(a < b for a, b in zip(highest, lowest[1:]))  # classes are intervals of traffic
-
-
-@pytest.mark.parametrize(
-    ("part", "edit", "value"),
-    [
-        ("edges.csv", lambda text: text + "5,900\n", 900),
-        ("edges.csv", lambda text: text + "5\n", None),
-        ("target.csv", lambda text: text.replace(",", ",x", 3), None),
-        ("features.json", lambda text: text[:-9], None),
-        ("features.json", lambda text: text.replace('"0": [', '"0": [99999, '), None),
-    ],
-)
-def test_flaws_are_named(part, edit, value, tmp_path):
-    spec = wikipedia.DATASETS[0]
-    wikipedia_zip(tmp_path / "w.zip", edit=lambda name, text: edit(text) if name == part else text)
-    place = "" if value else f"wikipedia/{spec.name}/musae_{spec.name}_{part}"
-    with refused(DatasetError, place=place, value=value):
-        made(spec, tmp_path / "out", tmp_path / "w.zip")

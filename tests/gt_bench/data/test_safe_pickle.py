@@ -1,4 +1,4 @@
-"""Files hosted by torch_geometric: miniatures in the official formats, and the safe unpickler."""
+"""The safe unpickler of files that torch_geometric and others host."""
 
 import contextlib
 import pickle
@@ -10,59 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gt_bench.data.packed import PackedDataset
-from gt_bench.data.registry import get_spec
 from gt_bench.data.safe_pickle import load_pickle, load_torch
 from gt_bench.utils.errors import DatasetError
-from gt_models.encodings import compute
-from tests.gt_bench.data.checks import made
-from tests.gt_bench.data.raw_files import Malicious, saved, zipped
+from tests.gt_bench.data.checks import mutated
+from tests.gt_bench.data.raw_files import Malicious, saved
 from tests.refusals import refused
-
-
-def edges(n, m=12):
-    pairs = torch.randint(0, n, (2, m))
-    return torch.unique(torch.cat([pairs, pairs.flip(0)], 1)[:, torch.cat([pairs[0] != pairs[1]] * 2)], dim=1)
-
-
-def run(name, folder, member, content) -> PackedDataset:
-    return made(get_spec(name), folder / "out", *zipped(folder / "file.zip", **{member: content}))
-
-
-def test_qm9_is_standardised_with_its_training_part(tmp_path):
-    def graph(n):
-        e = edges(n)
-        return {
-            "x": torch.rand(n, 11),
-            "edge_index": e,
-            "edge_attr": torch.nn.functional.one_hot(torch.randint(4, (e.size(1),)), 4).float(),
-            "pos": torch.randn(n, 3),
-            "y": 3 + 2 * torch.randn(1, 19),
-            "name": "gdb",
-            "idx": n,
-        }
-
-    graphs = [graph(int(n)) for n in torch.randint(2, 9, (40,))]
-    dataset = run("qm9", tmp_path, "qm9_v3.pt", saved(graphs))
-    train, y = dataset.split("train", 0), dataset.array("y")
-    assert [dataset.split(part, 0).numel() for part in ("train", "val", "test")] == [32, 4, 4]
-    torch.testing.assert_close(y[train].mean(0), torch.zeros(12), atol=1e-5, rtol=0)
-    torch.testing.assert_close(y[train].std(0), torch.ones(12), atol=1e-5, rtol=0)
-    raw = torch.cat([g["y"][:, :12] for g in graphs])
-    torch.testing.assert_close(
-        y * dataset.array("target_deviation") + dataset.array("target_mean"), raw, atol=1e-4, rtol=1e-4
-    )
-    # graphs are complete; bonds have their channels, every pair has its distance
-    batch, data = dataset.batch(torch.tensor([5])), graphs[5]
-    n, (i, j) = len(data["x"]), batch.edge_index
-    assert torch.equal(batch.edge_index, (1 - torch.eye(n)).nonzero().T)
-    channels, bonds = torch.zeros(n, n, 4), torch.zeros(n, n, dtype=torch.uint8)
-    channels[tuple(data["edge_index"])], bonds[tuple(data["edge_index"])] = data["edge_attr"], 1
-    assert torch.equal(batch.edge_attr[:, :4], channels[i, j])
-    assert torch.equal(batch.extras["bond"], bonds[i, j])
-    torch.testing.assert_close(batch.edge_attr[:, 4], (data["pos"][i] - data["pos"][j]).norm(dim=1))
-    walks = compute("rrwp", batch, steps=2, edges="bonds")["rrwp"].view(n, n, 3)
-    assert torch.equal(walks[:, :, 1] > 0, bonds.bool())
 
 
 def test_nothing_is_executed(tmp_path, monkeypatch):
@@ -88,13 +40,10 @@ def test_nothing_is_executed(tmp_path, monkeypatch):
         (b"\x80\x04\x8b\xff\xff\xff\x7f.", "byte 2", "length of 2,147,483,647"),  # LONG4
         # an array of four billion numbers
         (b"\x80\x04cnumpy\nndarray\n(I4294967296\ntR.", "", "'NoneType' object is not callable"),
-        (
-            b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I4294967296\nt\x8c\x01btR\x88b.",
-            "",
-            "__setstate__",
-        ),
+        (b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I4294967296\nt\x8c\x01btR\x88b.", "",
+         "__setstate__"),
     ],
-)
+)  # fmt: skip
 def test_a_pickle_that_allocates_more_memory_than_it_fills(content, place, problem):
     tracemalloc.start()
     with refused(DatasetError, file="x", place=place) as error:
@@ -137,10 +86,7 @@ CONTENTS = [pickle.dumps(VALUE), pickle.dumps(VALUE, 2), saved(VALUE["b"])]
 @settings(max_examples=120)
 @given(data=st.data())
 def test_mutated_pickles_end_in_data_or_a_clean_error(data):
-    content = bytearray(data.draw(st.sampled_from(CONTENTS)))
-    for _ in range(data.draw(st.integers(1, 3))):
-        where = data.draw(st.integers(0, len(content) - 1))
-        content[where] = data.draw(st.integers(0, 255))
+    content = mutated(data, data.draw(st.sampled_from(CONTENTS)))
     for load in (load_pickle, load_torch):
         with contextlib.suppress(DatasetError):
-            load(bytes(content), "x")
+            load(content, "x")
