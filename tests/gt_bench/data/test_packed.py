@@ -34,7 +34,7 @@ def random_graphs(count: int, seed: int = 0) -> tuple[dict, list[dict]]:
         n, m = int(rng.integers(1, 9)), int(rng.integers(0, 12))
         graph = {"x": rng.normal(size=(n, 2)).astype(np.float32), "edge_index": rng.integers(0, n, (2, m))}
         graphs.append(graph | {"edge_attr": rng.integers(0, 4, (m, 1)), "y": rng.normal(size=1).astype(np.float32)})
-    joined = {key: np.concatenate([g[key] for g in graphs], key == "edge_index") for key in graphs[0]}
+    joined = {key: np.concatenate([g[key] for g in graphs], int(key == "edge_index")) for key in graphs[0]}
     sizes = {"num_nodes": [len(g["x"]) for g in graphs], "num_edges": [len(g["edge_attr"]) for g in graphs]}
     arrays = sizes | joined | {"split": rng.integers(0, 4, (1, count))}
     return arrays, graphs

@@ -71,7 +71,8 @@ def test_a_drawn_split_does_not_depend_on_the_order_of_rows(tmp_path):
     rows = [*RING, *[(a, (a + 3) % 8) for a in range(8)]]
     found = []
     for number, order in enumerate((rows, rows[::-1])):
-        dataset = links_of(tmp_path / str(number), order, num_splits=2)
+        (folder := tmp_path / str(number)).mkdir()
+        dataset = links_of(folder, order, num_splits=2)
         found.append([dataset.array("target_pair")[dataset.split("test", s)].tolist() for s in (0, 1)])
     assert found[0] == found[1]
     assert found[0][0] != found[0][1]

@@ -71,7 +71,7 @@ MUSAE, ZINC, ALCHEMY = "wikipedia/chameleon/musae_chameleon_", "molecules/train.
 SHAPES = ((10, 39), (10, 40), (10, 40))
 # dataset, number of the file, its flaw, fields of the error; the file of the error is that file unless it is given
 FLAWS = [
-    ("roman-empire", 0, npz(val_masks=np.ones((10, 40), bool)), {"place": ""}),
+    ("roman-empire", 0, npz(val_masks=np.ones((10, 40), bool)), {"file": None, "place": ""}),
     ("roman-empire", 0, npz(node_labels=np.full(40, 18)), {"file": None, "place": "array 'y'"}),
     ("roman-empire", 0, npz(edges=np.array([[0, 40]])), {"file": None, "value": 40}),
     ("roman-empire", 0, npz(edges=np.array([{}], dtype=object)), {"place": "array 'edges'"}),
