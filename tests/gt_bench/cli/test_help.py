@@ -46,7 +46,7 @@ def test_the_command_line_alone_loads_no_schema_and_no_library():
 
 @pytest.fixture(scope="module")
 def looked_at(tmp_path_factory):
-    """A folder without runs (the digests of one's own need torch), after the first command, which fills the cache."""
+    """A folder without own runs, whose digests would need torch, after a first command has filled the cache."""
     folder = tmp_path_factory.mktemp("looked")
     subprocess.run([sys.executable, "-m", "gt_bench.cli", "board"], cwd=folder, env=ENVIRONMENT, capture_output=True)
     return folder

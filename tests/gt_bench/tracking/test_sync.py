@@ -1,10 +1,13 @@
 """MLflow as a mirror of the records: incomplete stores are completed, complete ones are not changed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gt_bench.leaderboard.collect import judged
+from gt_bench.leaderboard.verdicts import with_claims
 from gt_bench.store.attempts import attempt_id, remember
 from gt_bench.store.run_store import Store
 from gt_bench.tracking.mirror import SEAL, Mirror
@@ -94,6 +97,16 @@ def test_completion_of_a_whole_store_writes_nothing(store, world, monkeypatch):
         monkeypatch.setattr(Mirror, name, lambda *a, name=name: pytest.fail(f"{name} was called"))
     complete(SUITE, world.results, world.records)
     assert Path(uri.removeprefix("sqlite:///")).read_bytes() == written
+
+
+def test_the_first_row_of_a_cell_gives_its_verdict_to_mlflow(store, world):
+    uri, both = store("rows"), world.results[:2]
+    (row,) = with_claims(judged(both[0], world.by_cell[ET]))
+    complete(SUITE, both, world.records, rows=[row, replace(row, verdict=None)])
+    mirror = Mirror(uri, SUITE)
+    (first,), (second,) = (mirror.find("cell", result.cell) for result in both)
+    assert first.data.tags["gt.verdict"] == row.verdict.word
+    assert "gt.verdict" not in second.data.tags
 
 
 def test_superseded_attempts_stay_and_report_it(store, tmp_path):
