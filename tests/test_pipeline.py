@@ -60,8 +60,7 @@ class Project:
             [sys.executable, "-m", "gt_bench.pipeline.grid"], cwd=self.folder, check=True, capture_output=True
         )
 
-    def repro(self, *arguments: str) -> list[str]:
-        """Runs `dvc repro` and returns the names of the stages that it ran, without the one that always runs."""
+    def _run_dvc(self, *arguments: str) -> str:
         environment = os.environ | {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "GT_DATA_MIRROR": str(self.mirror),
@@ -69,7 +68,7 @@ class Project:
         }
         environment.pop("MLFLOW_TRACKING_URI", None)
         done = subprocess.run(
-            [sys.executable, "-m", "dvc", "repro", *arguments],
+            [sys.executable, "-m", "dvc", *arguments],
             cwd=self.folder,
             env=environment,
             capture_output=True,
@@ -77,11 +76,16 @@ class Project:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return [
-            name
-            for name in re.findall(r"^Running stage '([^']+)'", done.stdout, flags=re.M)
-            if name != "stages/dvc.yaml:state"
-        ]
+        return done.stdout
+
+    def repro(self, *arguments: str) -> list[str]:
+        """Runs `dvc repro` and returns the names of the stages that it ran, without the one that always runs."""
+        names = re.findall(r"^Running stage '([^']+)'", self._run_dvc("repro", *arguments), flags=re.M)
+        return [name for name in names if name != "stages/dvc.yaml:state"]
+
+    def dvc(self, *arguments: str) -> dict:
+        """Returns the output of a command of DVC as JSON."""
+        return json.loads(self._run_dvc(*arguments, "--json"))
 
     def rows(self, suite: str) -> dict[str, dict]:
         return {row["cell"]: row for row in json.loads((self.folder / "reports" / f"{suite}.json").read_text())["rows"]}
@@ -113,7 +117,7 @@ def project(finished, tmp_path) -> Project:
     return found
 
 
-def test_one_suite_runs_exactly_its_cells_and_only_once(project):
+def test_one_suite_runs_exactly_its_cells(project):
     assert set(project.ran) == {
         "download@chains",
         "encode@chains",
@@ -122,58 +126,48 @@ def test_one_suite_runs_exactly_its_cells_and_only_once(project):
         "leaderboard@embedded",
     }
     assert {row["status"] for row in project.rows("embedded").values()} == {"ok"}
-    metrics = subprocess.run(
-        [sys.executable, "-m", "dvc", "metrics", "show", "--json"], cwd=project.folder, capture_output=True, check=True
-    )
-    shown = {path: found["data"] for path, found in json.loads(metrics.stdout)[""]["data"].items() if "data" in found}
+    assert (project.folder / "mlruns" / "mlflow.db").exists()
+    shown = {
+        path: found["data"] for path, found in project.dvc("metrics", "show")[""]["data"].items() if "data" in found
+    }
     assert shown["reports/metrics/embedded/chains/gcn.json"]["mean"] == pytest.approx(
         100 * project.rows("embedded")["embedded/chains/gcn"]["mean"], abs=1e-3
     )
-    # a deleted tracking store is filled again from the records
-    shutil.rmtree(project.folder / "mlruns")
-    assert project.repro("leaderboard@embedded") == ["leaderboard@embedded"]
-    assert (project.folder / "mlruns" / "mlflow.db").exists()
 
 
-def test_an_edit_runs_a_cell_only_where_it_changes_numbers(project):
-    mlp = "gt_models/baselines/mlp.py"
-    project.edit(mlp, "def reset_parameters", "# a comment\n    unused = 1\n\n    def reset_parameters")
-    project.edit("gt_bench/training/trainer.py", "def _train_epoch", "# another\n    def _train_epoch")
-    assert project.repro("leaderboard@embedded") == []
-    project.edit(mlp, "return self.head(features)", "return 1.5 * self.head(features)")
-    before = project.records()
-    assert project.repro("train@embedded-chains-mlp") == ["train@embedded-chains-mlp"]
-    (digest,) = project.records() - before
-    record = json.loads((project.folder / "store" / digest[:2] / digest / "record.json").read_text())
-    assert "modified" in record["deterministic"]["digests"]
-    project.edit(mlp, '@register_model("mlp"', 'VERSION = 2\n\n\n@register_model("mlp"')
-    assert project.repro("leaderboard@embedded") == ["train@embedded-chains-mlp", "leaderboard@embedded"]
-    assert project.rows("embedded")["embedded/chains/mlp"]["status"] == "ok"
-
-
-def test_a_new_cell_and_an_encoding_of_another_run_only_these(project):
+def test_a_new_cell_and_an_edited_recipe_that_requests_an_encoding_would_run_alone(project):
     recipe = "suites/embedded/recipes/chains/gcn.yaml"
     project.edit(recipe, "num_layers: 4", "num_layers: 4, laplacian_dim: 2")
     project.edit(recipe, "batch:", "encodings: {laplacian: {k: 2}}\nbatch:")
     project.add("embedded/chains/hot")
+    assert project.repro("encode@chains") == ["encode@chains"]
+    changed = project.dvc("status", *(f"train@embedded-chains-{model}" for model in ("gcn", "hot", "mlp")))
+    encoded = "data/encodings/chains/cells/embedded-chains-gcn.json"
+    assert changed.pop("train@embedded-chains-gcn") == [{"changed deps": {recipe: "modified", encoded: "modified"}}]
+    assert set(changed) == {"train@embedded-chains-hot"}
+
+
+def test_edited_code_runs_a_cell_only_where_it_changes_numbers(project):
+    project.edit("gt_models/baselines/mlp.py", "return self.head(features)", "return 1.5 * self.head(features)")
+    project.edit("gt_models/baselines/gcn.py", "def edges", "# a comment\n    unused = 1\n\n    def edges")
     before = project.records()
-    ran = project.repro("leaderboard@embedded")
-    assert (ran[0], ran[-1]) == ("encode@chains", "leaderboard@embedded")
-    assert set(ran[1:-1]) == {"train@embedded-chains-gcn", "train@embedded-chains-hot"}
-    assert before < project.records()
-    assert len(project.records() - before) == 2
+    cells = ("train@embedded-chains-mlp", "train@embedded-chains-gcn")
+    assert project.repro(*cells) == ["train@embedded-chains-mlp"]
+    (digest,) = project.records() - before
+    record = json.loads((project.folder / "store" / digest[:2] / digest / "record.json").read_text())
+    assert "modified" in record["deterministic"]["digests"]
 
 
 def test_a_cell_whose_records_are_missing_trains(project):
+    """DVC's run cache does not restore a deleted result, and a result without its records is removed."""
     before = project.records()
     shutil.rmtree(project.folder / "store")
     for folder in ("results", "metrics"):
         (project.folder / folder / "embedded/chains/gcn.json").unlink()
     assert project.repro("train@embedded-chains-gcn") == ["train@embedded-chains-gcn"]
     assert len(project.records()) == 1
-    assert project.repro("leaderboard@embedded") == ["train@embedded-chains-mlp"]
-    assert project.records() == before
-    assert {row["status"] for row in project.rows("embedded").values()} == {"ok"}
+    assert project.records() < before
+    assert not (project.folder / "results/embedded/chains/mlp.json").exists()
 
 
 def test_missing_data_is_a_row_and_is_picked_up_later(project):
@@ -191,4 +185,5 @@ def test_missing_data_is_a_row_and_is_picked_up_later(project):
     ]  # fmt: skip
     assert project.rows("edge-transformer")[cell]["status"].startswith("ok")
     project.mirror = project.folder / "nothing"
+    project.edit("gt_bench/training/trainer.py", "def _train_epoch", "# a comment\n    def _train_epoch")
     assert project.repro() == []

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gt_bench.config import components
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.pipeline import state
 from gt_bench.pipeline.grid import main as write_grid
@@ -49,6 +50,26 @@ def test_a_recipe_that_cannot_run_stops_no_other_cell(repository, capsys, conten
     assert [Path("state", name).read_bytes() for name in names[: len(before)]] == before
     assert json.loads(Path("state/cells/embedded/chains/other.json").read_text())["error"].startswith(error)
     assert (content == OWN) == (error not in capsys.readouterr().err)
+
+
+def test_a_version_and_a_tracking_store_change_the_files_of_their_stages(repository, monkeypatch):
+    """Each file is a dependency of one stage, which runs again only if the file changes."""
+
+    def content():
+        assert state.main() == 0
+        return {str(path.relative_to("state")): path.read_bytes() for path in Path("state").rglob("*.json")}
+
+    first = content()
+    assert content() == first
+    version_of = components.version_of
+    monkeypatch.setattr(
+        components, "version_of", lambda module: version_of(module) + (module == "gt_models.baselines.mlp")
+    )
+    raised = content()
+    assert {name for name in raised if raised[name] != first[name]} == {"cells/embedded/chains/mlp.json"}
+    shutil.rmtree("mlruns")  # deleted by the user; the leaderboard fills it again from the records
+    deleted = content()
+    assert {name for name in deleted if deleted[name] != raised[name]} == {"suites/embedded.json"}
 
 
 def test_a_full_disk_stops_the_first_stage_in_one_line(repository, monkeypatch, capsys):
