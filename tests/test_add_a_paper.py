@@ -1,5 +1,6 @@
 """docs/add_a_paper.md, followed outside of the repository: its files and commands, in an empty folder."""
 
+import json
 import re
 import shlex
 
@@ -8,6 +9,9 @@ from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
 from gt_bench.forecasting import cache
+from gt_bench.pipeline.do_job import do
+from gt_bench.scheduling import local_queue
+from gt_bench.scheduling.job import as_json
 from tests.conftest import ROOT
 from tests.gt_bench.user_models import forgotten  # noqa: F401 (a fixture)
 
@@ -26,13 +30,27 @@ def bare(tmp_path_factory, monkeypatch):
         monkeypatch.setattr(f"gt_bench.{module}.INSTALLED", folder)
 
 
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Do jobs without importing everything in a new process, except those of the model of the page."""
+    launch = local_queue._launch
+
+    def fork(most, alone, job, tell):
+        if job.name.endswith("/toy-gcn"):
+            return launch(most, alone, job, tell)
+        do(json.loads(as_json(job, shared=False)), lambda **line: tell(line))
+        return 0
+
+    monkeypatch.setattr(local_queue, "_launch", fork)
+
+
 def gt_bench(*words: str) -> str:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, f"{done.output} {done.exception!r}"
     return done.stdout
 
 
-def test_a_stranger_comes_from_a_table_to_a_verdict(bare, tmp_path, monkeypatch):
+def test_a_stranger_comes_from_a_table_to_a_verdict(bare, in_this_process, tmp_path, monkeypatch):
     """With one seed per recipe, and without forecasts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cache, "_measured", lambda *_: cache.ForecastCost(1.0, 100.0))

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,13 +17,14 @@ from gt_bench.config.option_text import OptionError
 from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import ForecastCost
 from gt_bench.pipeline.do_job import do
+from gt_bench.pipeline.train import train_cell
 from gt_bench.scheduling import local_queue
-from gt_bench.scheduling.job import run_job
+from gt_bench.scheduling.job import as_json
 from gt_bench.scheduling.local_queue import work
 from gt_bench.scheduling.planner import plan
 from gt_bench.store.run_store import Store
 from gt_bench.utils.io import WriteError
-from tests.conftest import ROOT
+from tests.forked import Forked, fork
 from tests.refusals import refused
 
 CELL = "small/web/mlp"
@@ -148,22 +150,6 @@ def test_a_run_that_another_process_computes_is_left_to_it(project):
     assert json.loads(Path(f"results/{CELL}.json").read_text())["status"] == "ok"
 
 
-@pytest.mark.slow
-def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, monkeypatch):
-    for name in ("gt_bench/__init__.py", "gt_bench/pipeline/__init__.py"):
-        (project.root / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
-        (project.root / "clone" / name).touch()
-    (project.root / "clone/gt_bench/pipeline/job.py").write_text('print(\'{"say": "of another clone"}\')')
-    monkeypatch.setenv("PYTHONPATH", str(project.root / "clone"))
-    project.recipe(seeds=[0], epochs=1)
-    lines = []
-    content = {"kind": "runs", "name": CELL, "seeds": [0], "trials": 0, "shared": False}
-    assert run_job(json.dumps(content), lines.append) == 0
-    (line,) = [line for line in lines if "outcome" in line]
-    assert line["outcome"] == "ok"
-    assert len(project.records()) == 1
-
-
 @pytest.mark.parametrize(
     ("outcome", "jobs", "launches", "kills"),
     [
@@ -205,11 +191,29 @@ optimize._run_trial = dies_once
 
 @pytest.mark.slow
 def test_a_lost_trial_is_computed_by_another_worker(project, monkeypatch):
-    """The first job dies during its trial; each value of the grid is still computed once, and then the seed."""
+    """The first job dies during its trial; each value of the grid is still computed once, and then the seed.
+
+    The first job runs the code of the queue, although another clone comes first in PYTHONPATH. The following jobs do
+    not need a process that imports everything again.
+    """
     search = {"trials": 2, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1]}}}
     project.recipe(seeds=[0], search=search, epochs=20)
-    (project.root / "sitecustomize.py").write_text(DIES)
-    monkeypatch.setenv("PYTHONPATH", str(project.root))
+    clone = project.root / "clone"
+    for name in ("gt_bench/__init__.py", "gt_bench/pipeline/__init__.py"):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).touch()
+    (clone / "gt_bench/pipeline/job.py").write_text('print(\'{"say": "of another clone"}\')')
+    (clone / "sitecustomize.py").write_text(DIES)
+    monkeypatch.setenv("PYTHONPATH", str(clone))
+    launch = local_queue._launch
+
+    def then_fork(most, alone, job, tell):
+        if not Path("died").exists():
+            return launch(most, alone, job, tell)
+        do(json.loads(as_json(job, shared=False)), lambda **line: tell(line))
+        return 0
+
+    monkeypatch.setattr(local_queue, "_launch", then_fork)
     done, said = queued(jobs=1)
     assert done, said
     with Path(f"tuned/{CELL}.csv").open() as file:
@@ -244,33 +248,19 @@ def test_as_many_jobs_start_as_cores_and_memory_allow(project, launched, monkeyp
     assert len(running) == expected
 
 
-WRITER = """
-import sys
-from contextlib import nullcontext
-from gt_bench.config.grid import load_grid
-from gt_bench.pipeline.train import train_cell
-from gt_bench.store.run_store import Store
-
-Store.lock = lambda self, digest: nullcontext()  # as on another machine whose file system shares no locks
-print("ready", flush=True)
-sys.stdin.readline()
-train_cell(load_grid().find("small/web/mlp"), load_grid(), bar=False)
-"""
-
-
 @pytest.mark.slow
 def test_two_machines_write_equal_records(project):
     """Without a lock the work is done twice; the second record replaces the first, and nothing is damaged."""
     project.recipe(seeds=[0, 1], epochs=60)
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    both = [subprocess.Popen(["python", "-c", WRITER], env=environment, **pipes) for _ in range(2)]
-    for process in both:
-        assert process.stdout.readline() == "ready\n"
-    for process in both:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert [process.communicate()[0] is not None and process.returncode for process in both] == [0, 0]
+    both_begin = fork.Barrier(2)
+
+    def write() -> None:
+        Store.lock = lambda self, digest: nullcontext()  # as on another machine whose file system shares no locks
+        both_begin.wait(60)
+        train_cell(load_grid().find(CELL), load_grid(), bar=False)
+
+    both = [Forked(write, project.root, project.root / f"{number}.log") for number in range(2)]
+    assert [one.end().status for one in both] == [0, 0], [one.said for one in both]
     together = {record.digest: record.run for record in project.records()}
     assert [Store().get(digest).run for digest in together] == list(together.values())
     assert not list(Path("store").glob("??/*/checkpoint*"))
