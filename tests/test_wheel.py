@@ -51,9 +51,9 @@ class Mine(torch.nn.Module):
 assert "site-packages" in gt_bench.__file__, gt_bench.__file__
 torch.manual_seed(0)
 data = Data(x=torch.randn(40, 5), edge_index=torch.randint(0, 40, (2, 80)), y=torch.arange(40) % 2)
-table = evaluate(Mine, data, seeds=2, set={"epochs": 2, "model.width": 4}, name="points", track=False)
-assert table.dataset == "points" and table.row["runs"] == 2 and "this run" in table._repr_html_()
-again = evaluate(Mine, "points", seeds=2, set={"epochs": 2, "model.width": 4}, track=False)
+table = evaluate(Mine, data, seeds=1, set={"epochs": 2, "model.width": 4}, name="points", track=False)
+assert table.dataset == "points" and table.row["runs"] == 1 and "this run" in table._repr_html_()
+again = evaluate(Mine, "points", seeds=1, set={"epochs": 2, "model.width": 4}, track=False)
 assert again.row["mean"] == table.row["mean"]
 assert not {*again.row["digests"]} & {*table.row["digests"]}  # a class of the running script is computed each time
 assert table.row["parameters"] == 5 * 4 + 4 + 4 * 2 + 2
@@ -124,7 +124,7 @@ def test_a_model_and_data_of_ones_own_on_the_command_line(installed, elsewhere):
         "lab/my_model.py:MyModel",
         "lab/papers",
         "--seeds",
-        "0-1",
+        "0",
         "--set",
         "epochs=2",
         "--save",
@@ -133,7 +133,7 @@ def test_a_model_and_data_of_ones_own_on_the_command_line(installed, elsewhere):
     assert "this run is number 1 of 1" in said
     assert Path("suites/mine/recipes/papers/my-model-epochs-2.yaml").is_file()
     assert Path("mlruns/mlflow.db").is_file()
-    assert len(list(Path("store").glob("??/*/record.json"))) == 2
+    assert len(list(Path("store").glob("??/*/record.json"))) == 1
     said = run(installed / "gt-bench", "board", "polynormer")
     assert "er-scaling-1000" in said
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import yaml
 
+from gt_bench.pipeline.train import train_cell
 from tests.conftest import ROOT
-from tests.faults.world import PLAIN, RECIPES, SEARCHED, World, do, started, tree
+from tests.faults.world import PLAIN, RECIPES, SEARCHED, STAGES, World, cell, do, started, tree
 
 STAGE = f"{sys.executable} -m tests.faults.stage"
 NO_CACHE = {"cache": False}
@@ -52,21 +53,30 @@ def reproduce() -> None:
     gt_bench("reproduce", "small")
 
 
+def stages_of_plain() -> None:
+    """Do the stages of the cell without a search."""
+    for stage in ("download", "encode"):
+        STAGES[stage].work()
+    cell(train_cell, PLAIN)()
+
+
 @dataclass(frozen=True)
 class Command:
     """`before`: it starts in the project before this stage; `like`: it makes the same files as the stages up to this.
 
-    Without `like`, its files are compared with those of an undisturbed run of the command.
+    Without `like`, its files are compared with those of an undisturbed run of the command, or of `plainly`, which makes
+    the same files without further processes.
     """
 
     work: Callable[[], None]
     before: str
     like: str | None = None
+    plainly: Callable[[], None] | None = None
 
 
 COMMANDS = {
     "try": Command(lambda: gt_bench("try", "gcn", "mini", "--epochs", "4", "--seeds", "0-1"), "download"),
-    "work": Command(lambda: gt_bench("work", PLAIN), "download"),
+    "work": Command(lambda: gt_bench("work", PLAIN), "download", plainly=stages_of_plain),
     "reproduce": Command(reproduce, "train", like="leaderboard"),
 }
 
@@ -87,7 +97,8 @@ def undisturbed(world: World, name: str) -> dict[str, str]:
     if command.like:
         return made(world.after[command.like])
     folder = world.fresh(command.before, f"{name}-undisturbed")
-    assert do(command.work, folder).status == 0
+    child = do(command.plainly or command.work, folder)
+    assert child.status == 0, child.said
     return made(tree(folder))
 
 

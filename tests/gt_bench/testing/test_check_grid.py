@@ -102,21 +102,29 @@ def test_a_golden_file_that_is_missing_edited_or_has_a_cell_twice_is_one_line(gr
 
 
 @pytest.mark.slow
-def test_all_in_two_processes_with_a_table_and_a_status(capfd, monkeypatch):
-    """Two valid cells of the real grid; then a dataset without a known shape."""
+def test_a_cell_that_fails_stops_no_other_in_two_processes(capfd, monkeypatch):
+    """Two valid cells of the real grid, and a dataset without a known shape."""
     monkeypatch.chdir(ROOT)
-    names = ["embedded/chains/mlp", "embedded/chains/gcn"]
-    assert main(names) == 0
-    assert "2 cells in" in capfd.readouterr().out
-    cells = cells_of(names, load_grid())
+    cells = cells_of(["embedded/chains/mlp", "embedded/chains/gcn"], load_grid())
     strange = cells[0].model_copy(update={"dataset": "unheard", "cell": "embedded/unheard/mlp"})
-    said = []
-    outcomes = check([cells[1], strange], 1, said.append)
-    assert [wrong is None for _, wrong in outcomes.values()] == [True, False]
-    assert "no dataset named 'unheard'" in outcomes["embedded/unheard/mlp"][1]
-    assert len(said) == 2
-    assert main(["embeded"]) == 1
-    assert "did you mean 'embedded'" in capfd.readouterr().err
+    monkeypatch.setattr(check_grid, "cells_of", lambda names, grid: [strange, *cells])
+    assert main([]) == 1
+    said = " ".join(capfd.readouterr().out.split())
+    assert "no dataset named 'unheard'" in said
+    assert [f"{cell.cell}: ok (" in said for cell in cells] == [True, True]
+    assert "3 cells in" in said
+    assert "1 failures" in said
+
+
+def test_the_status_and_a_name_that_does_not_exist(grid, monkeypatch, capfd):
+    grid.recipe()
+    monkeypatch.setattr(check_grid, "compute_all", lambda cells, root, workers, say, *_: [say(one(c)) for c in cells])
+    assert main([CELL]) == 1, "it has no golden values"
+    assert main([CELL, "--update"]) == 0
+    assert main([CELL]) == 0
+    assert "1 cells in" in capfd.readouterr().out
+    assert main(["smal"]) == 1
+    assert "did you mean 'small'" in capfd.readouterr().err
 
 
 def test_recipes_without_an_entry_are_checked_too(grid):
