@@ -1,11 +1,13 @@
 """User-supplied models: a torch module in a file, added to the grid by one recipe; errors for each mistake."""
 
 import importlib
+import random
 import shutil
 import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -198,7 +200,7 @@ def test_a_version_of_a_module_of_this_project_that_it_imports_counts(ours, monk
     assert (files_digest("lab/plain.py:Plain") == before) is same
 
 
-def test_a_seed_has_the_same_numbers_whatever_ran_before_it(ours):
+def test_a_seed_has_the_same_numbers_whatever_ran_before_it(ours, forked):
     head = "import random, torch\nimport numpy as np\nG, COUNT = torch.Generator(), [0]\n"
     noise = "data.x = data.x * (COUNT[0] + torch.rand(1, generator=G) + random.random() + np.random.rand())"
     lines = f"if self.training: COUNT[0] += 1; {noise}\n        h = get"
@@ -206,6 +208,8 @@ def test_a_seed_has_the_same_numbers_whatever_ran_before_it(ours):
     losses = {}
     for seeds in ([0, 1], [1]):
         shutil.rmtree("store", ignore_errors=True)
+        for seed in (random.seed, np.random.seed, torch.manual_seed):
+            seed(len(seeds))  # what a fork finds is random in a new process
         try_pair("a.py:Plain", "web", FAST, seeds)
         for record in Store().records():
             run = record.run
