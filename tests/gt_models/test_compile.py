@@ -1,4 +1,4 @@
-"""Every registered model with torch.compile, torch.export, bfloat16 autocast, and training after inference mode."""
+"""Models with torch.compile, and every one with torch.export, bfloat16 autocast, and training after inference mode."""
 
 import copy
 import json
@@ -40,9 +40,16 @@ def _forget():
     torch._dynamo.reset()
 
 
-# The others are traced, and run as traced: AOTAutograd takes most of the time. The exported forward pass and the fake
-# tensors below cover what it does with every model.
-AOT_EAGER = {"edge-transformer", "gps", "polynormer", "ppgt", "tokengt"}
+FIVE = {"edge-transformer", "gps", "polynormer", "ppgt", "tokengt"}
+# AOTAutograd takes most of the time. The exported forward pass and the fake tensors below cover what it does with every
+# model; inductor, with which GPS is compiled below, includes it.
+AOT_EAGER = FIVE - {"gps"}
+# traced, and run as traced: models of which no batch is padded. The others, which take the same code with and without
+# padding, are compiled in tests/gt_bench/training/test_static_batches.py
+TRACED = {
+    "hot", "hot-released", "hyper-sagnn", "i2gnn-ppgt", "nodeformer", "ppgt-node2subgraph-released", "s2g",
+    "tokengt-attention",
+}  # fmt: skip
 
 
 def assert_compiled_is_eager(name: str, backend: str, **others) -> None:
@@ -58,7 +65,7 @@ def assert_compiled_is_eager(name: str, backend: str, **others) -> None:
         )
 
 
-@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("name", sorted(AOT_EAGER | TRACED))
 def test_compiled_is_eager(name):
     assert_compiled_is_eager(name, "aot_eager" if name in AOT_EAGER else "eager")
 
@@ -66,17 +73,21 @@ def test_compiled_is_eager(name):
 @pytest.mark.parametrize(
     ("name", "others"),
     [
-        ("gps", {"local_layer": "gcn", "edge_dim": None}),  # without `fusion_barrier` a gradient is off by 0.1 of 0.7
-        ("exphormer", {"local_layer": "gat", "edge_dim": None}),
+        # without `fusion_barrier` a gradient is off by 0.2
+        ("gps", {"local_layer": "gcn", "rwse_dim": 0, "head_layers": 0}),
+        ("exphormer", {"local_layer": "gat"}),
     ],
 )
 def test_models_compiled_by_inductor_equal_eager(name, others):
     """By inductor: models with message passing and attention, in which a part was once outside of the graph.
 
     The C++ compiler runs in this process, and without optimization, which takes most of the time and decides nothing.
+    Few kernels: nodes without pooling, edges without features. That the compiler can use the vectors of this machine is
+    assumed: inductor would compile a program for each kind of them.
     """
-    with torch._inductor.config.patch({"compile_threads": 1, "aot_inductor.debug_compile": True}):
-        assert_compiled_is_eager(name, "inductor", **others)
+    options = {"compile_threads": 1, "aot_inductor.debug_compile": True, "cpp.vec_isa_ok": True}
+    with torch._inductor.config.patch(options):
+        assert_compiled_is_eager(name, "inductor", level="node", edge_dim=None, **others)
 
 
 @pytest.mark.parametrize("name", list_models())
@@ -107,7 +118,7 @@ class OnTensors(nn.Module):
         return self.model(GraphBatch(x, edges, ptr, edge_attr, encodings=encodings, extras=extras))
 
 
-@pytest.mark.parametrize("name", sorted(AOT_EAGER))
+@pytest.mark.parametrize("name", sorted(FIVE))
 def test_exported_for_the_tensors_of_one_graph(name):
     """The batch is made within the program; the test above exports every model."""
     model, data = OnTensors(build(name).eval()), batch((5,))
@@ -269,9 +280,9 @@ def test_trains_on_a_batch_first_seen_in_inference_mode(name):
 def test_triton_takes_what_torch_generates_for_a_gpu():
     """Dropout of attention weights, whose hash of an `arange` Triton once refused on an H100."""
     pytest.importorskip("triton")
-    command = [sys.executable, "-m", "tests.gt_models.for_a_gpu", "edge-transformer-released", "ppgt-released"]
+    command = [sys.executable, "-m", "tests.gt_models.for_a_gpu", "edge-transformer-released"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr[-3000:]
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [row["errors"] for row in found] == [{}, {}]
-    assert all(row["kernels"] > 50 for row in found)
+    (found,) = map(json.loads, done.stdout.splitlines())
+    assert found["errors"] == {}
+    assert found["kernels"] > 50
