@@ -32,7 +32,7 @@ def test_finished_cells_come_home_as_records(tmp_path):
         "import sys\nfor name in ('mlflow', 'dvc', 'optuna'):\n    sys.modules[name] = None\n"
     )
     done = subprocess.run(
-        ["/bin/sh", SCRIPT, "10", "embedded/chains/gcn"],
+        ["/bin/sh", SCRIPT, "10", "embedded/chains/mlp"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
@@ -41,5 +41,5 @@ def test_finished_cells_come_home_as_records(tmp_path):
     assert done.returncode == 0, done.stderr
     with tarfile.open(tmp_path / "gpu-session.tar.gz") as archive:
         names = [Path(name) for name in archive.getnames()]
-    assert Path("gpu-session/records/embedded/records/chains/gcn.json.gz") in names
+    assert Path("gpu-session/records/embedded/records/chains/mlp.json.gz") in names
     assert any(name.name == "record.json" for name in names)
