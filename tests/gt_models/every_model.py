@@ -46,6 +46,12 @@ OWN = {
     "tokengt-attention": {"in_dim": 0, "out_dim": 15, "num_heads": 15, "node_identifiers": "laplacian"},
 }
 
+# models of which gt_bench pads no batch
+NEVER_PADDED = {
+    "hot", "hot-released", "hyper-sagnn", "i2gnn-ppgt", "nodeformer", "ppgt-node2subgraph-released", "s2g",
+    "tokengt-attention",
+}  # fmt: skip
+
 
 def build(name: str, **others) -> nn.Module:
     known = inspect.signature(model_info(name).cls).parameters

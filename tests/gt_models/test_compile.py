@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from gt_models import list_models
 from gt_models.batch import GraphBatch
-from tests.gt_models.every_model import batch, build
+from tests.gt_models.every_model import NEVER_PADDED, batch, build
 
 pytestmark = pytest.mark.slow
 
@@ -44,12 +44,6 @@ FIVE = {"edge-transformer", "gps", "polynormer", "ppgt", "tokengt"}
 # AOTAutograd takes most of the time. The exported forward pass and the fake tensors below cover what it does with every
 # model; inductor, with which GPS is compiled below, includes it.
 AOT_EAGER = FIVE - {"gps"}
-# traced, and run as traced: models of which no batch is padded. The others, which take the same code with and without
-# padding, are compiled in tests/gt_bench/training/test_static_batches.py
-TRACED = {
-    "hot", "hot-released", "hyper-sagnn", "i2gnn-ppgt", "nodeformer", "ppgt-node2subgraph-released", "s2g",
-    "tokengt-attention",
-}  # fmt: skip
 
 
 def assert_compiled_is_eager(name: str, backend: str, **others) -> None:
@@ -65,8 +59,9 @@ def assert_compiled_is_eager(name: str, backend: str, **others) -> None:
         )
 
 
-@pytest.mark.parametrize("name", sorted(AOT_EAGER | TRACED))
+@pytest.mark.parametrize("name", sorted(AOT_EAGER | NEVER_PADDED))
 def test_compiled_is_eager(name):
+    """The others, with the same code for padded batches: tests/gt_bench/training/test_static_batches.py."""
     assert_compiled_is_eager(name, "aot_eager" if name in AOT_EAGER else "eager")
 
 

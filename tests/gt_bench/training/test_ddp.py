@@ -168,8 +168,9 @@ def test_subgraphs_are_shared_as_graphs_are(tmp_path):
     assert_same(one.run(0)[0], two.run(0)[0])
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3), (2, 2)])
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 2)])
 def test_a_run_continues_with_another_number_of_processes(tmp_path, before, after):
+    """A checkpoint holds nothing of a single process: random numbers are seeded in each epoch."""
     changes = {"model": {"name": "gin", "hidden_dim": 8, "num_layers": 2, "dropout": 0.3 if before == after else 0.0}}
     killed = experiment(tmp_path, store="killed", processes=before, **changes)
     with pytest.raises(runs.Killed):
