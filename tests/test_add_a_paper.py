@@ -31,17 +31,14 @@ def bare(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def in_this_process(monkeypatch):
-    """Do jobs without importing everything in a new process, except those of the model of the page."""
-    launch = local_queue._launch
+def forked(monkeypatch):
+    """Do jobs in forks, which need not import everything again. The model of the page still gets a new process."""
 
-    def fork(most, alone, job, tell):
-        if job.name.endswith("/toy-gcn"):
-            return launch(most, alone, job, tell)
+    def launch(most, alone, job, tell):
         do(json.loads(as_json(job, shared=False)), lambda **line: tell(line))
         return 0
 
-    monkeypatch.setattr(local_queue, "_launch", fork)
+    monkeypatch.setattr(local_queue, "_launch", launch)
 
 
 def gt_bench(*words: str) -> str:
@@ -50,7 +47,7 @@ def gt_bench(*words: str) -> str:
     return done.stdout
 
 
-def test_a_stranger_comes_from_a_table_to_a_verdict(bare, in_this_process, tmp_path, monkeypatch):
+def test_a_stranger_comes_from_a_table_to_a_verdict(bare, forked, tmp_path, monkeypatch):
     """With one seed per recipe, and without forecasts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cache, "_measured", lambda *_: cache.ForecastCost(1.0, 100.0))
