@@ -39,6 +39,7 @@ class DataSummary:
         self.rows = dict.fromkeys(("x", "edge_attr"), 0)
         self.categories: dict[tuple[str, int], np.ndarray] = {}  # distinct values of columns of arrays
         self.total = self.one_way = 0  # edges between two nodes, and how many of them have no reverse
+        self.repeated = 0  # edges equal to an earlier one
         self.first_id: int | None = None  # smallest number of a node in edges
         self.splits: list[np.ndarray] = []
         self.by: list[np.ndarray] = []  # the column by which the data are split
@@ -97,7 +98,7 @@ class DataSummary:
             self.categories[key, column] = np.unique(np.concatenate([known, values[:, column]]))
 
     def _count_edges(self, block: Mapping[str, np.ndarray]) -> None:
-        """Count edges without a reverse. Invalid blocks are ignored; other checks refuse them."""
+        """Count edges without a reverse, and repeated ones. Invalid blocks are ignored; other checks refuse them."""
         sizes, counts = np.asarray(block["num_nodes"], np.int64), np.asarray(block["num_edges"], np.int64)
         source, target = np.asarray(block["edge_index"], np.int64)
         if len(sizes) != len(counts) or counts.sum() != len(source) or not len(source):
@@ -106,6 +107,7 @@ class DataSummary:
         width = int(sizes.max())
         graph = np.repeat(np.arange(len(sizes)), counts) * width
         forward, backward = (graph + source) * width + target, (graph + target) * width + source
+        self.repeated += len(forward) - len(np.unique(forward))
         proper = source != target
         self.total += int(proper.sum())
         self.one_way += int((~np.isin(backward[proper], forward)).sum())
@@ -349,10 +351,11 @@ class DataSummary:
         )
 
     def notes(self, split: np.ndarray) -> list[str]:
-        """Name the parts of splits [S, rows] in which a class is missing, or a label has only one value."""
-        y, level, notes = self._y, self.spec.level, []
+        """Mention repeated edges, and parts of splits [S, rows] without a class or with one value of a label."""
+        y, level = self._y, self.spec.level
+        notes = [f"{self.repeated:,} edges repeat an earlier one, and are kept"] if self.repeated else []
         if not (self.classification or self.spec.task == "graph-multilabel"):
-            return []
+            return notes
         classes, y = np.unique(y[y >= 0]), y.reshape(len(y), -1)
         for code, part in enumerate(PARTS, 1):
             lost: list[tuple[int, list[int]]] = []

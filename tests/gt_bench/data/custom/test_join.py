@@ -13,7 +13,7 @@ from gt_bench.data.custom.join import joined
 from gt_bench.data.custom.source import Given, Reader
 from gt_bench.data.custom.tables import read_folder, tables_of
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.custom.inputs import source_of
+from tests.gt_bench.data.custom.inputs import frames, packed_of, source_of
 
 fixed = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 NAMES = {
@@ -93,3 +93,12 @@ def test_any_bytes_give_arrays_or_an_error_with_the_file(tmp_path_factory, text)
         assert file.endswith(".csv")
     else:
         assert len(arrays["x"]) == len(arrays["y"]) == arrays["num_nodes"].sum()
+
+
+@pytest.mark.parametrize("repeated", [0, 3])
+def test_repeated_edges_are_kept_and_mentioned(tmp_path, repeated):
+    tables = frames()
+    tables["edges"] = pd.concat([tables["edges"], tables["edges"][:repeated]])
+    header = packed_of(source_of("frames", tables, tmp_path), tmp_path).header
+    assert header.statistics["edges"] == 60 + repeated
+    assert header.notes == (["3 edges repeat an earlier one, and are kept"] if repeated else [])
