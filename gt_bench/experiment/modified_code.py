@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gt_bench.config.components import code_of
@@ -155,15 +155,14 @@ def known_differences(wanted: Mapping[str, str]) -> dict[str, str | None]:
     return found
 
 
-def differences(
-    wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], None] = lambda line: None
-) -> dict[str, str | None]:
+def differences(wanted: Mapping[str, str], workers: int = 2) -> dict[str, str | None]:
     """Compares the golden runs of cells with the stored values, and stores the outcomes for `known_differences`.
+
+    Says so on stderr if golden runs have to be computed, because they take some seconds each.
 
     Args:
         wanted: as for `known_differences`.
         workers: number of processes.
-        say: called with a line of text if golden runs have to be computed.
 
     Returns:
         By cell how its golden run differs from the stored values, or None if it does not.
@@ -175,7 +174,8 @@ def differences(
     todo = [cell for cell in wanted if cell not in found]
     if not todo:
         return found
-    say(f"the code of {len(todo)} cells has changed: comparing their golden values")
+    cells = f"{len(todo)} cells" if len(todo) > 1 else todo[0]
+    print(f"the code of {cells} has changed: comparing golden values", file=sys.stderr, flush=True)
     for cell, (now, error) in _compute(todo, workers).items():
         entry = find(cell, INSTALLED)
         found[cell] = error or _value_difference(entry, now)

@@ -160,7 +160,7 @@ def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, st
         found = modified_code.references_of(cell.cell, recipe.model.name, tasks[cell.dataset], components)
         references[cell.cell] = list(found)
         codes |= found
-    differs = modified_code.differences(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
+    differs = modified_code.differences(codes)
     modified = {}
     for name, its_references in references.items():
         if reference := next((one for one in its_references if differs[one]), None):
