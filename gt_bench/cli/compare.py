@@ -52,11 +52,11 @@ def compare(
     held = gather(grid.model_copy(update={"cells": cells}), root=records)
     for problem in held.problems:
         print_text(problem, file=sys.stderr)
-    arguments = names, grid, held, dataset or [], rope if bayes else None, records
+    made = show_paired_runs.comparisons(names, grid, held, dataset or [], rope if bayes else None, records)
     if as_json:
-        print_json(show_paired_runs.as_json(*arguments))
+        print_json(show_paired_runs.as_json(made))
     else:
-        show_paired_runs.show(*arguments)
+        show_paired_runs.show(made)
 
 
 def claims(

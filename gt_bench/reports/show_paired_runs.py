@@ -1,7 +1,7 @@
 """`gt-bench compare`: prints comparisons of models, or of versions of a cell, on their common seeds and splits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gt_bench.config.grid import Grid
@@ -17,74 +17,36 @@ from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.format import print_text
 
 
-def _compared(
-    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str], rope: float | None, root: Path
-) -> tuple[dict[str, dict[str, list[Side]]], list[tuple[str, list[PairedRuns]]], list[str]]:
-    """Return (sides of each name, comparisons of each other name with the first, why datasets are left out)."""
-    known = dict.fromkeys(cell.dataset for cell in grid.cells.values())
-    for name in datasets:
-        if name not in known:
-            raise RecipeError(f"no cell has the dataset {name!r}{nearest(name, known)}", place="--dataset", value=name)
-    named = {name: sides(name, grid, held, datasets) for name in names}
-    everything, reasons = [], []
-    for other in names[1:]:
-        pairs, why = compare(named[names[0]], named[other], grid.run.verdict, rope, root)
-        everything.append((other, pairs))
-        reasons += why
-    if not any(pairs for _, pairs in everything):
-        raise RecipeError(f"nothing to compare: {'; '.join(reasons)}")
-    return named, everything, list(dict.fromkeys(reasons))
+@dataclass(frozen=True)
+class Comparisons:
+    """Comparisons of other names with the first.
+
+    Attributes:
+        names: the names, see the docstring of the module.
+        sides: sides of each name.
+        pairs: each other name with its comparisons, dataset by dataset.
+        left_out: why datasets are left out.
+        rules: levels of intervals and tests.
+        rope: as for `compare`.
+    """
+
+    names: Sequence[str]
+    sides: Mapping[str, Mapping[str, Sequence[Side]]]
+    pairs: Sequence[tuple[str, Sequence[PairedRuns]]]
+    left_out: Sequence[str]
+    rules: Rules
+    rope: float | None
 
 
-def as_json(
+def comparisons(
     names: Sequence[str],
     grid: Grid,
     held: Gathered,
     datasets: Sequence[str] = (),
     rope: float | None = None,
     root: Path = ROOT,
-) -> dict[str, object]:
-    """Return the comparisons as JSON (docs/json_output.md); arguments and errors as for `show`."""
-    named, everything, reasons = _compared(names, grid, held, datasets, rope, root)
-    lines = []
-    for other, pairs in everything:
-        for pair in pairs:
-            common = pair.first.values.keys() & pair.second.values.keys()
-            sides_of = {
-                which: {"cell": side.name, "mean": mean_of(side, common)}
-                for which, side in (("first", pair.first), ("second", pair.second))
-            }
-            lines.append(
-                {
-                    "names": [names[0], other],
-                    "dataset": pair.dataset,
-                    "metric": pair.metric,
-                    "direction": pair.first.version.result.direction,
-                    **sides_of,
-                    **asdict(pair.found),
-                    "verdict": verdict_of(pair.found),
-                    "without_examples": pair.without_examples or None,
-                    "left_out": pair.left_out,
-                    "bayes": pair.bayes,
-                }
-            )
-    found_ranks, _ = mean_ranks(named, grid.run.verdict)
-    return {
-        "comparisons": lines,
-        "ranks": asdict(found_ranks) if found_ranks else None,
-        "left_out": reasons,
-    }
-
-
-def show(
-    names: Sequence[str],
-    grid: Grid,
-    held: Gathered,
-    datasets: Sequence[str] = (),
-    rope: float | None = None,
-    root: Path = ROOT,
-) -> None:
-    """Print the comparison of every other name with the first, dataset by dataset, and mean ranks over all datasets.
+) -> Comparisons:
+    """Compare every other name with the first, dataset by dataset.
 
     Args:
         names: two or more, see the docstring of the module.
@@ -97,15 +59,58 @@ def show(
     Raises:
         RecipeError: a name does not exist, or nothing is in common.
     """
+    known = dict.fromkeys(cell.dataset for cell in grid.cells.values())
+    for name in datasets:
+        if name not in known:
+            raise RecipeError(f"no cell has the dataset {name!r}{nearest(name, known)}", place="--dataset", value=name)
+    named = {name: sides(name, grid, held, datasets) for name in names}
+    everything, reasons = [], []
+    for other in names[1:]:
+        pairs, why = compare(named[names[0]], named[other], grid.run.verdict, rope, root)
+        everything.append((other, pairs))
+        reasons += why
+    if not any(pairs for _, pairs in everything):
+        raise RecipeError(f"nothing to compare: {'; '.join(reasons)}")
+    return Comparisons(names, named, everything, list(dict.fromkeys(reasons)), grid.run.verdict, rope)
+
+
+def as_json(made: Comparisons) -> dict[str, object]:
+    """Return comparisons as JSON (docs/json_output.md)."""
+    lines = []
+    for other, pairs in made.pairs:
+        for pair in pairs:
+            common = pair.first.values.keys() & pair.second.values.keys()
+            sides_of = {
+                which: {"cell": side.name, "mean": mean_of(side, common)}
+                for which, side in (("first", pair.first), ("second", pair.second))
+            }
+            lines.append(
+                {
+                    "names": [made.names[0], other],
+                    "dataset": pair.dataset,
+                    "metric": pair.metric,
+                    "direction": pair.first.version.result.direction,
+                    **sides_of,
+                    **asdict(pair.found),
+                    "verdict": verdict_of(pair.found),
+                    "without_examples": pair.without_examples or None,
+                    "left_out": pair.left_out,
+                    "bayes": pair.bayes,
+                }
+            )
+    ranks, _ = mean_ranks(made.sides, made.rules)
+    return {"comparisons": lines, "ranks": asdict(ranks) if ranks else None, "left_out": made.left_out}
+
+
+def show(made: Comparisons) -> None:
+    """Print a table for each other name, and mean ranks over all datasets."""
     from gt_bench.utils.terminal import print_table
 
-    rules = grid.run.verdict
-    named, everything, reasons = _compared(names, grid, held, datasets, rope, root)
-    sure = f"{100 * (1 - rules.level):g} %"
-    for other, pairs in everything:
+    sure, bayes = f"{100 * (1 - made.rules.level):g} %", made.rope is not None
+    for other, pairs in made.pairs:
         heads = ["dataset", "metric", "first", "second", f"difference [{sure}]", "d", "first ahead", "verdict"]
-        heads += ["P(first), P(equal), P(second)"] if rope is not None else []
-        texts = [_texts(pair, rope is not None) for pair in pairs]
+        heads += ["P(first), P(equal), P(second)"] if bayes else []
+        texts = [_texts(pair, bayes) for pair in pairs]
         print_table(
             heads,
             texts,
@@ -116,13 +121,13 @@ def show(
             *heads[8:],
             wrapped=("verdict", heads[-1]),
             right=("first", "second"),
-            title=f"{names[0]} (first) and {other} (second)",
+            title=f"{made.names[0]} (first) and {other} (second)",
             always=heads[2:8],
             above=heads[:2],
         )
-    for reason in reasons:
+    for reason in made.left_out:
         print_text(f"  left out: {reason}")
-    compared = [pair for _, pairs in everything for pair in pairs]
+    compared = [pair for _, pairs in made.pairs for pair in pairs]
     if lonely := dict.fromkeys(text for pair in compared for text in _left_out(pair)):
         print_text(f"  left out, as the other has no run of the same seed and split: {', '.join(lonely)}")
     for remark in dict.fromkeys(side.remark for pair in compared for side in (pair.first, pair.second) if side.remark):
@@ -142,7 +147,7 @@ def show(
         "over test examples. d: Cohen's, of the pairs. inconclusive (+n): n more pairs would decide at this spread. "
         f"too few runs: fewer than {FEWEST_PAIRS} pairs, or at most {SPREADLESS} without a spread."
     )
-    _show_ranks(named, rules, rope)
+    _show_ranks(made.sides, made.rules, made.rope)
 
 
 def _left_out(pair: PairedRuns) -> list[str]:

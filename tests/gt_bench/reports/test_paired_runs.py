@@ -14,7 +14,7 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import Version
 from gt_bench.pipeline.gather import gather
 from gt_bench.reports.paired_runs import compare, mean_ranks, sides
-from gt_bench.reports.show_paired_runs import as_json, verdict_of
+from gt_bench.reports.show_paired_runs import comparisons, verdict_of
 from gt_bench.store.attempts import remember
 from gt_bench.store.run_store import Store, run_digest, sealed
 from tests.gt_bench.cells import changed, make_record, make_result, reduction, write, write_grid
@@ -208,4 +208,4 @@ def test_a_comparison_without_runs_names_rows_and_cells_of_the_dataset(project):
     with refused(RecipeError, value="mlp", remedy="rows with runs on csl: gcn, gin, gat"):
         sides("mlp", project, held, ["csl"])
     with refused(RecipeError, place="--dataset", value="csll"):
-        as_json(["gcn", "gin"], project, held, ["csll"])
+        comparisons(["gcn", "gin"], project, held, ["csll"])
