@@ -263,17 +263,19 @@ class Pace:
 
 
 def _raise_errors(cell: str, seeds: list[int], errors: dict[int, TaskResult], stored: int) -> None:
-    """Raises an unexpected exception of a seed, otherwise the first error, whose message has those of all seeds."""
-    rest = (
-        f"{stored} of {len(seeds)} seeds {'is' if stored == 1 else 'are'} stored; run the same command again to resume"
-    )
-    died = [f"seed {seed}: {ending.died}" for seed, ending in errors.items() if ending.error is None]
+    """Raises an unexpected exception of a seed, otherwise one error that has the messages of all seeds."""
     for ending in errors.values():
         if ending.error is not None and not isinstance(ending.error, RecipeError):
             raise ending.error
-    found = {str(ending.error): ending.error for ending in errors.values() if ending.error is not None}
+    rest = (
+        f"{stored} of {len(seeds)} seeds {'is' if stored == 1 else 'are'} stored; run the same command again to resume"
+    )
+    found = {str(error): error for ending in errors.values() if isinstance(error := ending.error, RecipeError)}
+    died = [f"seed {seed}: {ending.died}" for seed, ending in errors.items() if ending.error is None]
     if died or len(errors) + stored < len(seeds):
         raise Lost("\n".join([*found, *died]), file=cell, remedy=rest)
+    if len(found) > 1:
+        raise RecipeError("\n".join(found), file=cell, remedy=rest)
     for error in found.values():
-        error.args = (("\n" if len(found) > 1 else "; ").join([*found, *([rest] if stored else [])]),)
-        raise error
+        error.remedy = "; ".join(filter(None, [error.remedy, rest if stored else ""]))
+        raise error.within()
