@@ -77,8 +77,9 @@ def test_the_page_of_results_is_up_to_date(shipped):
             assert any(row.model in line and text in line for line in ours), row.cell
         else:
             assert f"{row.model} {cells(row)[3]}" in shown, row.cell
-    # only the text; tables grow with the runs
-    assert sum(len(line.split()) for line in shown.splitlines() if not line.lstrip().startswith("|")) < 3600
+    # only the text of the page itself; tables and what suites say of their differences grow with the runs
+    own, _ = shown.split("## Differences that were investigated")
+    assert sum(len(line.split()) for line in own.splitlines() if not line.lstrip().startswith("|")) < 2900
 
 
 @pytest.mark.slow
