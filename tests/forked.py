@@ -1,5 +1,6 @@
 """A process forked from the test: it has imported everything already, and can be killed."""
 
+import json
 import multiprocessing
 import os
 import signal
@@ -9,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gt_bench.pipeline.do_job import do
 from gt_bench.runtime.exit_status import status_of
+from gt_bench.scheduling.job import Job, as_json
 
 fork = multiprocessing.get_context("fork")
 
@@ -29,6 +32,12 @@ def status(work: Callable[[], Any]) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
     return code
+
+
+def do_in_fork(most: int, alone: object, job: Job, tell: Callable[..., None]) -> int:
+    """Do a job of the queue in its fork, in place of `local_queue._launch`, whose process imports everything again."""
+    do(json.loads(as_json(job, shared=False)), lambda **line: tell(line))
+    return 0
 
 
 class Forked:

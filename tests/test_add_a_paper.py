@@ -1,6 +1,5 @@
 """docs/add_a_paper.md, followed outside of the repository: its files and commands, in an empty folder."""
 
-import json
 import re
 import shlex
 
@@ -9,10 +8,9 @@ from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
 from gt_bench.forecasting import cache
-from gt_bench.pipeline.do_job import do
 from gt_bench.scheduling import local_queue
-from gt_bench.scheduling.job import as_json
 from tests.conftest import ROOT
+from tests.forked import do_in_fork
 from tests.gt_bench.user_models import forgotten  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.slow
@@ -33,12 +31,7 @@ def bare(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def forked(monkeypatch):
     """Do jobs in forks, which need not import everything again. The model of the page still gets a new process."""
-
-    def launch(most, alone, job, tell):
-        do(json.loads(as_json(job, shared=False)), lambda **line: tell(line))
-        return 0
-
-    monkeypatch.setattr(local_queue, "_launch", launch)
+    monkeypatch.setattr(local_queue, "_launch", do_in_fork)
 
 
 def gt_bench(*words: str) -> str:

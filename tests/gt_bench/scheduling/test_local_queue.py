@@ -19,12 +19,11 @@ from gt_bench.forecasting.cache import ForecastCost
 from gt_bench.pipeline.do_job import do
 from gt_bench.pipeline.train import train_cell
 from gt_bench.scheduling import local_queue
-from gt_bench.scheduling.job import as_json
 from gt_bench.scheduling.local_queue import work
 from gt_bench.scheduling.planner import plan
 from gt_bench.store.run_store import Store
 from gt_bench.utils.io import WriteError
-from tests.forked import Forked, fork
+from tests.forked import Forked, do_in_fork, fork
 from tests.refusals import refused
 
 CELL = "small/web/mlp"
@@ -208,10 +207,7 @@ def test_a_lost_trial_is_computed_by_another_worker(project, monkeypatch):
     launch = local_queue._launch
 
     def then_fork(most, alone, job, tell):
-        if not Path("died").exists():
-            return launch(most, alone, job, tell)
-        do(json.loads(as_json(job, shared=False)), lambda **line: tell(line))
-        return 0
+        return (do_in_fork if Path("died").exists() else launch)(most, alone, job, tell)
 
     monkeypatch.setattr(local_queue, "_launch", then_fork)
     done, said = queued(jobs=1)
