@@ -68,7 +68,7 @@ class ModelInfo:
         cost: time per layer as a formula in n (nodes), m (edges) and d (width), for example "n^3 d".
         encodings: names of the encodings it can use (see `gt_models.encodings`).
         paper: authors, title, venue and link.
-        sparse_x: whether `batch.x` may be in compressed sparse rows: only a `FeatureEncoder` of the model reads it.
+        sparse_x: whether `batch.x` may be in compressed sparse rows, as a `FeatureEncoder` reads them.
     """
 
     name: str
