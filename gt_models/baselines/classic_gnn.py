@@ -5,21 +5,14 @@ NeurIPS 2024, https://arxiv.org/abs/2406.08993.
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
-from torch_geometric.nn import Linear
-from torch_geometric.nn.inits import glorot
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.graph_attention import graph_attention
-from gt_models.kernels.neighbour_sum import neighbour_sum
-from gt_models.kernels.sparse_linear import sparse_linear
-from gt_models.layers.accelerated import differs
-from gt_models.layers.csr import Edges, csr_edges
+from gt_models.layers.convolutions import GraphAttention, GraphConvolution, MeanAndSelf, linear
+from gt_models.layers.csr import csr_edges
 from gt_models.layers.features import with_columns
-from gt_models.layers.gcn_sum import gcn_sum
 from gt_models.layers.graph_model import GraphModel
-from gt_models.layers.precision import dtype_of, full_precision
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -130,84 +123,3 @@ class ClassicGNN(GraphModel):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[N, d] -> [N, out_dim]."""
         return self.head(features)
-
-
-# Parameters of the three have the names, shapes and initial values of torch_geometric's GCNConv, GATConv and SAGEConv.
-
-
-class GraphConvolution(nn.Module):
-    """D^-1/2 (A + I) D^-1/2 x W^T + b, [N, in_dim] -> [N, out_dim]."""
-
-    def __init__(self, in_dim: int, out_dim: int):
-        super().__init__()
-        self.lin = Linear(in_dim, out_dim, bias=False, weight_initializer="glorot")
-        self.bias = nn.Parameter(torch.empty(out_dim))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        self.lin.reset_parameters()
-        nn.init.zeros_(self.bias)
-
-    def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        value = linear(self.lin, x)
-        return gcn_sum(value, edges)[0].to(value.dtype) + self.bias
-
-
-class GraphAttention(nn.Module):
-    """Attention over neighbours (GAT, Velickovic et al., ICLR 2018) without bias, [N, in_dim] -> [N, out_dim]."""
-
-    def __init__(self, in_dim: int, out_dim: int, num_heads: int):
-        super().__init__()
-        self.lin = Linear(in_dim, out_dim, bias=False, weight_initializer="glorot")
-        self.att_src = nn.Parameter(torch.empty(1, num_heads, out_dim // num_heads))
-        self.att_dst = nn.Parameter(torch.empty(1, num_heads, out_dim // num_heads))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        self.lin.reset_parameters()
-        glorot(self.att_src)
-        glorot(self.att_dst)
-
-    def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        value = linear(self.lin, x)
-        return self.attend(value, edges).to(value.dtype)
-
-    @full_precision
-    def attend(self, value: Tensor, edges: Edges) -> Tensor:
-        """Projected nodes -> their attention over neighbours, both [N, out_dim]."""
-        source, target = (att[0].to(value.dtype) for att in (self.att_src, self.att_dst))  # [H, C]
-        return graph_attention(value, source, target, *edges.csr, 0.2)
-
-
-class MeanAndSelf(nn.Module):
-    """W mean(x_j) + b + V x (GraphSAGE, Hamilton et al., NeurIPS 2017), [N, in_dim] -> [N, out_dim]."""
-
-    def __init__(self, in_dim: int, out_dim: int):
-        super().__init__()
-        self.lin_l, self.lin_r = Linear(in_dim, out_dim), Linear(in_dim, out_dim, bias=False)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        self.lin_l.reset_parameters()
-        self.lin_r.reset_parameters()
-
-    def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        value = linear(
-            self.lin_l, x
-        )  # every mean is over one node at least, hence the mean of W x + b is W mean(x) + b
-        return self.mean(value, edges).to(value.dtype) + linear(self.lin_r, x)
-
-    @full_precision
-    def mean(self, value: Tensor, edges: Edges) -> Tensor:
-        """Mean over the neighbours and the node itself, [N, out_dim] -> [N, out_dim]."""
-        weight = edges.in_degree.to(value.dtype).reciprocal()[edges.target]
-        return neighbour_sum(value, weight, *edges.csr)
-
-
-def linear(module: nn.Module, x: Tensor) -> Tensor:
-    """`module(x)` of a Linear; x may be in compressed sparse rows."""
-    if x.layout != torch.sparse_csr:
-        return module(x)
-    if differs("linear", module, (nn.Linear, Linear)):
-        return module(x.to_dense())
-    return sparse_linear(x.values(), x.crow_indices(), x.col_indices(), module.weight, module.bias)

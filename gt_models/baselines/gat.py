@@ -1,12 +1,17 @@
-"""Graph attention network (Velickovic et al. 2018) and GATv2 (Brody et al. 2022) on torch_geometric's layers."""
+"""Graph attention network (Velickovic et al. 2018) and GATv2 (Brody et al. 2022).
+
+GATv2, edge features and dropout of attention weights use torch_geometric's layers.
+"""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GATv2Conv
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.convolutions import GraphAttention
+from gt_models.layers.csr import csr_edges
 from gt_models.layers.gnn import GNN
 from gt_models.layers.self_loops import attend, with_self_loops
 from gt_models.layers.settings import check_rates
@@ -60,9 +65,16 @@ class GAT(GNN):
         # unstated: heads of the last layer; side by side as in the others, since a Linear follows (the paper averages
         # them in its place)
         shape = (hidden_dim, hidden_dim // num_heads, num_heads)
+        without_messages = version == "v1" and edge_dim is None and not attn_dropout
+
+        def convolution() -> nn.Module:
+            if without_messages:
+                return GraphAttention(hidden_dim, hidden_dim, num_heads, bias=True)
+            return layer(*shape, dropout=attn_dropout, add_self_loops=False, edge_dim=edge_width)
+
         super().__init__(
             "gat",
-            lambda: layer(*shape, dropout=attn_dropout, add_self_loops=False, edge_dim=edge_width),
+            convolution,
             in_dim=in_dim,
             out_dim=out_dim,
             level=level,
@@ -77,11 +89,15 @@ class GAT(GNN):
             rrwp_dim=rrwp_dim,
             laplacian_dim=laplacian_dim,
         )
-        self.self_loops = self_loops
+        self.self_loops, self.without_messages = self_loops, without_messages
 
-    def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
+    def edges(self, batch: GraphBatch) -> tuple[Any, ...]:
+        if self.without_messages:
+            return (csr_edges(batch, self.self_loops),)
         edges = super().edges(batch)
         return with_self_loops(batch.x, *edges) if self.self_loops else edges
 
-    def convolve(self, index: int, x: Tensor, first: Tensor, edges: tuple[Tensor, ...]) -> Tensor:
-        return attend(self.convs[index], x, edges) if self.self_loops else super().convolve(index, x, first, edges)
+    def convolve(self, index: int, x: Tensor, first: Tensor, edges: tuple[Any, ...]) -> Tensor:
+        if self.self_loops and not self.without_messages:
+            return attend(self.convs[index], x, edges)
+        return super().convolve(index, x, first, edges)

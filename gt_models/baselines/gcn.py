@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from torch import Tensor
-from torch_geometric.nn import GCNConv
-
 from gt_models.batch import GraphBatch
-from gt_models.layers.gnn import GNN, normalised_edges
-from gt_models.layers.precision import dtype_of
+from gt_models.layers.convolutions import GraphConvolution
+from gt_models.layers.csr import Edges, csr_edges
+from gt_models.layers.gnn import GNN
 from gt_models.registry import register_model
 
 
@@ -16,7 +14,7 @@ from gt_models.registry import register_model
     "gcn", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
 class GCN(GNN):
-    """Node [N, out_dim] or graph [B, out_dim]. GCNConv adds missing self-loops. Edge features are not used.
+    """Node [N, out_dim] or graph [B, out_dim]. Each node has exactly one self-loop. Edge features are not used.
 
     Args:
         in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim,
@@ -41,7 +39,7 @@ class GCN(GNN):
     ):
         super().__init__(
             "gcn",
-            lambda: GCNConv(hidden_dim, hidden_dim, normalize=False),
+            lambda: GraphConvolution(hidden_dim, hidden_dim),
             in_dim=in_dim,
             out_dim=out_dim,
             level=level,
@@ -57,5 +55,5 @@ class GCN(GNN):
             laplacian_dim=laplacian_dim,
         )
 
-    def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
-        return normalised_edges(batch, dtype_of(self.head))
+    def edges(self, batch: GraphBatch) -> tuple[Edges]:
+        return (csr_edges(batch),)

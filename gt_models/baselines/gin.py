@@ -1,11 +1,14 @@
 """Graph isomorphism network (Xu et al. 2019), and GINE (Hu et al. 2020) with edge features."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
-from torch_geometric.nn import GINConv, GINEConv
+from torch_geometric.nn import GINEConv
 
+from gt_models.batch import GraphBatch
+from gt_models.layers.convolutions import SumAndSelf
+from gt_models.layers.csr import csr_edges
 from gt_models.layers.gnn import GNN
 from gt_models.registry import register_model
 
@@ -52,7 +55,7 @@ class GIN(GNN):
         def layer() -> nn.Module:
             norm = nn.BatchNorm1d(hidden_dim) if mlp_norm else nn.Identity()
             mlp = nn.Sequential(nn.Linear(hidden_dim, hidden_dim), norm, nn.ReLU(), nn.Linear(hidden_dim, hidden_dim))
-            return GINConv(mlp, train_eps=train_eps) if edge_dim is None else GINEConv(mlp, train_eps=train_eps)
+            return SumAndSelf(mlp, train_eps) if edge_dim is None else GINEConv(mlp, train_eps=train_eps)
 
         super().__init__(
             "gin",
@@ -72,3 +75,6 @@ class GIN(GNN):
             laplacian_dim=laplacian_dim,
             all_layers=readout == "all",
         )
+
+    def edges(self, batch: GraphBatch) -> tuple[Any, ...]:
+        return (csr_edges(batch, self_loops=False),) if self.edge_encoder is None else super().edges(batch)

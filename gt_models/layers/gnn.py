@@ -1,6 +1,7 @@
 """What baselines share that work node by node, along edges, and pool at the end."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -88,11 +89,11 @@ class GNN(GraphModel):
             if module is not None and not isinstance(module, nn.Identity):
                 module.reset_parameters()
 
-    def convolve(self, index: int, x: Tensor, first: Tensor, edges: tuple[Tensor, ...]) -> Tensor:
+    def convolve(self, index: int, x: Tensor, first: Tensor, edges: tuple[Any, ...]) -> Tensor:
         """Convolution `index`: [N, d] -> [N, d]; `first` is the input of layer 0."""
         return self.convs[index](x, *edges)
 
-    def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
+    def edges(self, batch: GraphBatch) -> tuple[Any, ...]:
         """edge_index, and encoded features [E, d] where `edge_dim` was given; the same for all layers."""
         return (
             (batch.edge_index,)

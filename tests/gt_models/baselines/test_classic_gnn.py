@@ -4,10 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from gt_models import create_model
-from gt_models.layers.csr import csr_edges
 from tests.gt_models import checks
 from tests.gt_models.baselines.cases import redrawn
 
@@ -83,28 +81,3 @@ def test_is_its_equations(convolution, arguments, loops):
         graph.edge_attr = None
     expected = by_equations(model, graph, convolution, arguments.get("num_heads", 1))
     torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("convolution", "peer"),
-    [
-        ("gcn", lambda: GCNConv(4, 8)),
-        ("gat", lambda: GATConv(4, 4, 2, bias=False)),
-        ("sage", lambda: SAGEConv(4, 8)),
-    ],
-    ids=["gcn", "gat", "sage"],
-)
-def test_a_convolution_begins_and_computes_as_that_of_torch_geometric(convolution, peer):
-    graph = graphs((6,))[0]
-    sizes = {"in_dim": 4, "out_dim": 2, "level": "node", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}
-    torch.manual_seed(0)
-    conv = create_model("classic-gnn", **sizes, convolution=convolution).convs[0]
-    torch.manual_seed(0)
-    peer = peer()
-    states = [{name: value.tolist() for name, value in module.state_dict().items()} for module in (conv, peer)]
-    assert states[0] == states[1]
-    edge_index = graph.edge_index
-    if convolution == "sage":  # which adds no self-loops
-        edge_index = torch.cat([edge_index, torch.arange(6).repeat(2, 1)], 1)
-    x = graph.x.double()
-    torch.testing.assert_close(conv.double()(x, csr_edges(graph)), peer.double()(x, edge_index))
