@@ -134,15 +134,15 @@ def _compared(
             continue
         cells = known[names[0]], known[names[1]]
         sides = _side(cells[0], versions), _side(cells[1], versions)
-        if rival == declared.against[0] or all(sides):
-            lines.append(_line(cells, sides, rules, root))
+        lines.append(_line(cells, sides, rules, root))
+    shown = [line for line in lines if line.rival == declared.against[0] or all(line.sides)]
     said = [
-        sentence(its, len(declared.datasets))
+        sentence([line for line in lines if (line.row, line.rival) == pair])
         for pair in product(declared.rows, declared.against)
         # of one dataset, the line itself says it all
-        if len(its := [line for line in lines if (line.row, line.rival) == pair]) > 1
+        if sum((line.row, line.rival) == pair for line in shown) > 1
     ]
-    return ComparedSuites(declared.title, lines, said)
+    return ComparedSuites(declared.title, shown, said)
 
 
 def _line(cells: tuple[Cell, Cell], sides: tuple[Side | None, Side | None], rules: Rules, root: Path) -> CellPair:
@@ -177,27 +177,20 @@ def _welch(first: Published | None, second: Published | None, rules: Rules) -> J
     )
 
 
-def sentence(lines: Sequence[CellPair], datasets: int) -> str:
-    """Returns what follows for two models over the datasets.
-
-    Args:
-        lines: their lines.
-        datasets: number of declared datasets.
-    """
+def sentence(lines: Sequence[CellPair]) -> str:
+    """Returns what follows for two models over the datasets of `lines`, with or without our runs."""
     published = [line for line in lines if line.published and line.gap is not None]
-    ours = Counter(line.our_word for line in lines)
+    ours = Counter(line.our_word for line in lines if line.our_word != NO_RUN)
     higher, lower = (sum(sign * line.gap > 0 for line in published if line.gap) for sign in (1, -1))
     decided = Counter(OF_CLAIM[line.published.word] for line in published if line.published)
     gaps = np.array([round(line.gap, 9) for line in published if line.gap is not None])
-    p = f"; p = {ranking.signed_rank(gaps):.2g} over datasets" if len(gaps) > ranking.FEWEST else ""
-    name = f"{lines[0].row} against {lines[0].rival}"
-    counts = ", ".join(f"{word} on {ours[word]}" for word in (*DECIDED, TOO_FEW, UNPAIRED) if ours[word])
-    missing = datasets - sum(ours[word] for word in (*DECIDED, TOO_FEW, UNPAIRED))
-    rest = f"; {missing} datasets without runs of both" if counts and missing else ""
+    p = f"; p = {ranking.signed_rank(gaps):.2g}" if len(gaps) > ranking.FEWEST else ""
+    words = [word for word in (*DECIDED, TOO_FEW, UNPAIRED) if ours[word]]
+    counts = words[0] if len(words) == 1 else ", ".join(f"{word} on {ours[word]}" for word in words)
+    on = f"Our runs on {ours.total()} of {len(lines)} datasets: {counts}" if ours else "Our runs: no dataset has both"
     return (
-        f"{name}, published: better on {higher} of {len(published)} datasets ({decided['better']} significant), "
-        f"worse on {lower} ({decided['worse']} significant){p}. "
-        f"Our runs: {counts or 'no dataset has runs of both'}{rest}."
+        f"{lines[0].row} against {lines[0].rival}, published: better on {higher} of {len(published)} datasets "
+        f"({decided['better']} significant), worse on {lower} ({decided['worse']}){p}. {on}."
     )
 
 
