@@ -10,6 +10,7 @@ Takes: two minutes on two cores.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -55,28 +56,9 @@ class Peer(nn.Module):
         return self.conv(x, self.edge_index)
 
 
-def gcn():
-    return _builder("gcn", False)
-
-
-def gcn_torch_geometric():
-    return _builder("gcn", True)
-
-
-def gat():
-    return _builder("gat", False)
-
-
-def gat_torch_geometric():
-    return _builder("gat", True)
-
-
-def sage():
-    return _builder("sage", False)
-
-
-def sage_torch_geometric():
-    return _builder("sage", True)
+gcn, gcn_torch_geometric = partial(_builder, "gcn", False), partial(_builder, "gcn", True)
+gat, gat_torch_geometric = partial(_builder, "gat", False), partial(_builder, "gat", True)
+sage, sage_torch_geometric = partial(_builder, "sage", False), partial(_builder, "sage", True)
 
 
 def main() -> None:

@@ -89,9 +89,8 @@ class MeanAndSelf(nn.Module):
         self.lin_r.reset_parameters()
 
     def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        value = linear(
-            self.lin_l, x
-        )  # every mean is over one node at least, hence the mean of W x + b is W mean(x) + b
+        # each mean is over one node at least, so that of W x + b is W mean(x) + b
+        value = linear(self.lin_l, x)
         return self.mean(value, edges).to(value.dtype) + linear(self.lin_r, x)
 
     @full_precision
