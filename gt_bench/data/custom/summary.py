@@ -228,9 +228,12 @@ class DataSummary:
             if len(known) < 2:
                 names = self.reader.labels or {label: label for label in known}
                 only = f"all labels are {names[known[0]]}" if known else "there is no label"
-                hint = (
-                    f" ({unlabelled} are -1, which means no label: if it is a class, use 0 and 1)" if unlabelled else ""
+                why = (
+                    "are -1, which means no label: if it is a class, use 0 and 1"
+                    if self.reader.of_arrays
+                    else "are missing: an empty cell, or a word such as NA; --missing WORD names others"
                 )
+                hint = f" ({unlabelled} {why})" if unlabelled else ""
                 raise DatasetError(only, remedy=f"{task} needs two classes or more{hint}")
             rows = int((y >= 0).sum())
             if self.out_dim > max(MAX_VALUES, rows):

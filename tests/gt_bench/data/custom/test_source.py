@@ -92,6 +92,7 @@ REFUSED = {
     "many whole numbers": ("column label", {"label": MANY}, {}, {"task"}, [({"task": "node-regression"}, 1)]),
     "a label of edges and of nodes": ("", {"edges_label": MANY.repeat(2) % 2}, {}, {"task"},
      [({"task": "edge-classification"}, 1)]),
+    "a class named NA": ("", {"label": ["NA", "EU"] * 15}, {}, {"missing"}, [({"missing": "?"}, 1)]),
     "a negative class": ("line 2: column label", {"label": MANY % 3 - 1}, {}, set(), []),
     "edges count from 1": ("", {"id": None, "edges_source": 1 + MANY.repeat(2) % 28,
      "edges_target": 2 + MANY.repeat(2) % 28}, {}, {"first-id"}, [({"first_id": 0}, 1), ({"first_id": 1}, 1)]),
