@@ -132,7 +132,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         for block in reader.blocks():
             writer.graphs(**{key: value for key, value in summary.add(block).items() if key not in ("split", "by")})
         summary.check()
-        split = summary.split()
+        split = _checked_split(summary)
         writer.append("split", split.astype(np.uint8))
         tables = summary.tables() if isinstance(summary, EdgeSummary) else {}
         tables |= {SEEN: summary.drawn.seen} if summary.inductive else {}
@@ -190,6 +190,17 @@ def _summary(spec: DatasetSpec, reader: Reader) -> DataSummary:
     return kind(spec, reader, shares, described.num_splits or SPLITS)
 
 
+def _checked_split(summary: DataSummary) -> np.ndarray:
+    """Makes the splits, and raises DatasetError if a part is empty."""
+    split = summary.split()
+    for number, row in enumerate(split):
+        for code, part in enumerate(PARTS, 1):
+            if not (row == code).any():
+                remedy = f"add {summary.spec.level}s to it, or draw splits: --split random"
+                raise DatasetError(f"the {part} part is empty", place=f"split {number}", remedy=remedy)
+    return split
+
+
 def check(spec: DatasetSpec) -> None:
     """Check the data of a user-supplied dataset without packing them.
 
@@ -208,8 +219,4 @@ def check(spec: DatasetSpec) -> None:
         for block in reader.blocks():
             summary.add(block)
         summary.check()
-        for number, row in enumerate(summary.split()):
-            for code, part in enumerate(PARTS, 1):
-                if not (row == code).any():
-                    remedy = f"add {spec.level}s to it, or draw splits: --split random"
-                    raise DatasetError(f"the {part} part is empty", place=f"split {number}", remedy=remedy)
+        _checked_split(summary)
