@@ -140,7 +140,7 @@
     const groups = compact ? rows.map((row, i) => [row.paper, i]).filter(([paper, i]) => i === rows.length - 1 || rows[i + 1].paper !== paper) : [];
     return { traces, empty: "no number of ours is compared with a published one yet",
       layout: { height: compact ? 70 + 12 * rows.length : 110 + (narrow.matches ? 40 : 22) * rows.length,
-        xaxis: axis(narrow.matches ? "ours minus published, %" : "ours minus published, % of the published number (right: better)", { zeroline: true, zerolinecolor: colour("quiet"), zerolinewidth: 2, range: [-1.05 * widest, 1.05 * widest] }),
+        xaxis: axis("ours minus published, %", { zeroline: true, zerolinecolor: colour("quiet"), zerolinewidth: 2, range: [-1.05 * widest, 1.05 * widest] }),
         yaxis: axis("", { tickvals: names.map((_, i) => i), ticktext: names, range: [-0.7, rows.length - 0.3], tickfont: { size: compact ? 9 : 12 } }),
         shapes: groups.map(([, i]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: i + 0.5, y1: i + 0.5, line: { color: colour("line"), width: 1 } })),
         annotations: groups.map(([paper, i]) => ({ xref: "paper", x: 1, y: i + 0.4, xanchor: "right", yanchor: "top", showarrow: false, text: plain(paper), bgcolor: colour("paper"), font: { size: 11, color: colour("quiet") } })),
