@@ -85,7 +85,7 @@ def test_an_undefined_metric_is_rejected_before_training(ours, y, task, metric, 
 
 
 def test_only_splits_that_are_used_are_checked(ours):  # noqa: F811
-    write_graphs("a.npz", [0, 1, 0, 1, 1, 1], [[1, 1, 2, 2, 2, 2], [2, 2, 3, 3, 1, 1], [1, 2, 2, 3, 3, 3]])
+    write_graphs("a.npz", [0, 1, 0, 1, 1, 1], [[3, 3, 2, 2, 1, 1], [2, 2, 3, 3, 1, 1], [1, 2, 2, 3, 3, 3]])
     spec = custom_dataset("a", "a.npz", task="graph-classification", metric="roc-auc")
     spec.prepare(spec, {}, ours / "out")
     packed, task = PackedDataset.open(ours / "out"), create_task("graph-classification", "roc-auc")
