@@ -122,7 +122,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         folder: folder of the packed dataset.
 
     Raises:
-        DatasetError: the data do not match the task.
+        DatasetError: the data do not match the task, or a part of a split is empty.
     """
     reader: Reader = dataclasses.replace(spec.arguments["reader"])  # reads the data again, if they were read before
     if reader.made_from not in (None, spec.arguments["content"]):

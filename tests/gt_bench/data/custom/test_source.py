@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
+from gt_bench.data.custom.description import Description
 from gt_bench.data.custom.source import Given
+from gt_bench.data.declared import spec_from
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.custom.inputs import RING, TABLES, frames, options_in, packed_of, read, source_of
 from tests.refusals import refused
@@ -135,6 +137,14 @@ def test_ambiguous_tables_are_refused_with_the_option_that_decides(rule, tmp_pat
     assert options <= options_in(error.value)
     for number, (decision, in_dim) in enumerate(decisions):
         assert packed_of(source, tmp_path / str(number), **declared | decision).header.in_dim == in_dim
+
+
+def test_an_empty_part_of_a_split_is_not_packed(tmp_path):
+    source = source_of("csv", frames(split=["train", "test"] * 15), tmp_path)
+    spec = spec_from("mine", source, Description())
+    with refused(DatasetError, place="split 0") as error:
+        spec.prepare(spec, {}, tmp_path / "out")
+    assert error.value.problem == "the val part is empty"
 
 
 def test_look_alike_identifiers_are_equal(tmp_path):
